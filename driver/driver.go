@@ -1,0 +1,151 @@
+// Package driver is the contract between a run and the technology that isolates it.
+//
+// A [Driver] starts one sandbox for one run from a [Spec]: paths, descriptors and numbers, all decided before. A
+// [Sandbox] is waited for once and leaves nothing behind. The package holds no policy and starts no process itself;
+// driver/gvisor and its siblings do, and driver/drivertest holds every one of them to the same behaviour.
+package driver
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+)
+
+// Driver starts sandboxes with one technology. Safe for concurrent use.
+type Driver interface {
+	// Name is the word that users write after --driver, such as "gvisor".
+	Name() string
+
+	// Start makes a sandbox for spec and starts its program. On error nothing is left behind: no process, mount,
+	// cgroup or directory, and the program has not run. Cancelling ctx before Start returns aborts the start;
+	// afterwards ctx has no effect, use [Sandbox.Kill].
+	Start(ctx context.Context, spec Spec) (Sandbox, error)
+}
+
+// Sandbox is one started sandbox. It lives until its program ends or [Sandbox.Kill] is called.
+type Sandbox interface {
+	// Wait returns when the sandbox is gone: every process ended, the workspace drained, all host resources
+	// released. It is called exactly once. An error means that the driver or the host failed and the program's
+	// own end is unknown; Exit still carries what is known.
+	Wait() (Exit, error)
+
+	// Kill ends every process in the sandbox. With KillDrain the workspace is still drained if the sandbox's own
+	// kernel answers within two seconds. Safe to call more than once, at any time, from any goroutine.
+	Kill(how KillMode)
+}
+
+// KillMode says what is still wanted of a sandbox that is being killed.
+type KillMode int
+
+const (
+	KillDrain KillMode = iota // drain the workspace, then end
+	KillNow                   // end at once; the workspace is lost
+)
+
+// Resizer is implemented by sandboxes with a terminal.
+type Resizer interface {
+	// Resize sets the size of the terminal in character cells and tells the foreground process group (SIGWINCH).
+	Resize(columns, rows uint16) error
+}
+
+// Network is what a sandbox may reach.
+type Network string
+
+const (
+	NetworkDeny     Network = "deny"     // creating an INET socket is a violation
+	NetworkLoopback Network = "loopback" // INET sockets exist; nothing but 127.0.0.0/8 and ::1 answers
+)
+
+// Spec is a sandbox ready to start. Everything in it was decided by policy and prepared by the engine; a driver adds
+// nothing and looks nothing up.
+type Spec struct {
+	ID    string   // run id, [A-Za-z0-9-]; names cgroups and the like
+	Image *os.File // EROFS root filesystem, open read-only; stays owned by the caller
+
+	Args     []string // command; Args[0] is looked up in the sandbox's PATH
+	Env      []string // the whole environment, KEY=VALUE
+	Dir      string   // working directory, absolute
+	Hostname string
+
+	Network       Network
+	NoSpawn       bool // threads yes; processes and a second exec EPERM
+	Deterministic bool // fixed seed sources are the caller's; the driver pins CPU count to 1
+
+	MemoryBytes    int64 // guest memory: anonymous, /tmp and /dev/shm pages; beyond it Exit.OOM
+	WorkspaceBytes int64 // size of /workspace; ENOSPC beyond
+	TmpBytes       int64 // size of /tmp; ENOSPC beyond
+	ShmBytes       int64 // size of /dev/shm; ENOSPC beyond
+	Processes      int   // processes and threads at most; EAGAIN beyond
+	CPUs           float64
+
+	// Mounts are read-only file systems laid over directories of /workspace, in this order.
+	Mounts []Mount
+
+	// Stdin may be nil: end of file at once. Stdout and Stderr are pipes or sockets, never regular files (the Sentry
+	// would write from offset 0). They stay owned by the caller, who closes its copies after Start.
+	Stdin, Stdout, Stderr *os.File
+
+	// Terminal, if not nil, is the replica side of a pty and takes the place of the three above.
+	Terminal *os.File
+
+	// Fill writes the initial workspace as a tar stream (names relative to /workspace). nil means empty. It runs
+	// before the first instruction of the program; its error fails Start.
+	Fill func(w io.Writer) error
+
+	// Drain reads the final workspace as a tar stream after the last process has ended. nil means unwanted.
+	// Everything in it was made by the program: names, links and sizes are hostile. Its error is returned by Wait.
+	Drain func(r io.Reader) error
+
+	// Trace, if not nil, receives the steps of the start as they happen, from any goroutine.
+	Trace func(step string, at time.Time)
+}
+
+// Mount is one read-only file system in a sandbox.
+type Mount struct {
+	Image  *os.File // EROFS, open read-only; stays owned by the caller
+	Target string   // absolute, below /workspace
+}
+
+// Exit says how a sandbox ended. At most one of OOM and Violation is set; both come from counters and records that
+// the program cannot write to, never from its exit status.
+type Exit struct {
+	Code      int        // exit status 0-255; meaningless if Signal is not 0
+	Signal    int        // signal that ended the main process, or 0
+	OOM       bool       // the memory limit ended the sandbox
+	Violation *Violation // the rule that ended the sandbox
+	Killed    bool       // Sandbox.Kill ended the sandbox before the program did
+	NotFound  bool       // the command does not exist or cannot be executed; Code is 127 or 126, Message says why
+	Message   string     // for NotFound: one sentence for stderr
+
+	Flags Flags
+	Usage Usage
+
+	DrainErr error // the workspace did not arrive whole
+}
+
+// Violation is a forbidden act that ended the sandbox before it had an effect.
+type Violation struct {
+	Rule     string `json:"rule"`     // "network", "file", "privilege", ...: see docs/threat-model.md
+	Syscall  string `json:"syscall"`  // name as in syscalls(2)
+	Argument string `json:"argument"` // resolved path, address family, ...; printable, at most 4096 bytes
+}
+
+func (v *Violation) String() string { return fmt.Sprintf("%s: %s(%s)", v.Rule, v.Syscall, v.Argument) }
+
+// Flags counts limits that were hit without ending the run.
+type Flags struct {
+	PidsLimitHit  int64 // refused forks and threads
+	TmpFull       int64 // writes to /tmp or /dev/shm refused with ENOSPC
+	DiskFull      int64 // writes to /workspace refused with ENOSPC
+	FilesRefused  int64 // opens refused with EACCES by the file policy
+	SpawnsRefused int64 // processes and execs refused under NoSpawn
+}
+
+// Usage is what the run used.
+type Usage struct {
+	CPU             time.Duration // user and system time of the whole sandbox, its kernel included
+	PeakMemoryBytes int64         // highest sampled guest memory
+	Processes       int64         // processes and threads started, the first one included
+}
