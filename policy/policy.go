@@ -7,7 +7,7 @@
 package policy
 
 import (
-	"time"
+	"strings"
 
 	"github.com/silk-sandbox/silk/profile"
 )
@@ -51,13 +51,16 @@ type Request struct {
 
 // Code is the program of a request.
 type Code struct {
-	Name   string // path under /workspace, local (filepath.IsLocal)
-	Bytes  []byte // nil when the file is already part of Request.Dir
-	SHA256 string // of the bytes, lower-case hex
+	Name   string `json:"name"`   // path under /workspace, local (filepath.IsLocal)
+	Bytes  []byte `json:"-"`      // nil when the file is already part of Request.Dir
+	SHA256 string `json:"sha256"` // of the bytes, lower-case hex
 }
 
 // Mount is a read-only bind of a directory or file that lies inside a store listed by the owner.
-type Mount struct{ Source, Target string }
+type Mount struct {
+	Source string `json:"source"` // absolute host path
+	Target string `json:"target"` // absolute, below /workspace; empty in a Request: /workspace/<base of Source>
+}
 
 // Grants is what the owner allows beyond the ceilings of profiles: config `grants:`.
 type Grants struct {
@@ -68,37 +71,45 @@ type Grants struct {
 
 // Plan is what will happen, complete: the engine adds nothing to it. It marshals to stable JSON.
 type Plan struct {
-	Profile  string
-	Image    string // tag; the engine resolves it to a digest
-	Driver   string // "auto" or a name
-	Args     []string
-	Env      []string // whole, sorted
-	Dir      string   // working directory: /workspace
-	Code     *Code
-	HostDir  string
-	Files    []string
-	Mounts   []Mount
-	Stdin    bool
-	Terminal bool
+	Profile  string   `json:"profile"`
+	Language string   `json:"language,omitempty"`
+	Image    string   `json:"image"`  // tag; the engine resolves it to a digest
+	Driver   string   `json:"driver"` // "auto" or a name
+	Args     []string `json:"args"`
+	Env      []string `json:"env"` // whole, sorted
+	Dir      string   `json:"dir"` // working directory: /workspace
+	Code     *Code    `json:"code,omitempty"`
+	HostDir  string   `json:"host_dir,omitempty"`
+	Files    []string `json:"files"`
+	Mounts   []Mount  `json:"mounts"`
+	MakeDirs []string `json:"make_dirs"` // directories made under /workspace before the start, mode 0755; local names
+	Stdin    bool     `json:"stdin"`
+	Terminal bool     `json:"terminal"`
 
-	Limits        profile.Limits // every field set
-	Network       string
-	Hosts         []string
-	NoSpawn       bool
-	Deterministic bool
-	RequireWatch  bool
-	Isolation     string
+	Limits        profile.Limits `json:"limits"` // every field set
+	Network       string         `json:"network"`
+	Hosts         []string       `json:"hosts"`
+	NoSpawn       bool           `json:"no_spawn"`
+	Deterministic bool           `json:"deterministic"`
+	RequireWatch  bool           `json:"require_watch"`
+	Isolation     string         `json:"isolation,omitempty"`
 
-	Compile bool     // Args[0] is the compile driver: see CompileExit
-	Ignore  []string // base names that are never artifacts
-	Grants  []string // what was granted and by whom: "memory 2 GiB (invoker)"
+	Compile bool     `json:"compile"` // Args compile first: see CompileFailed
+	Ignore  []string `json:"ignore"`  // base names that are never artifacts
+	Grants  []string `json:"grants"`  // what was granted and by whom: "memory 2GiB (invoker)"
 }
+
+// CompileFailed is the file, relative to /workspace, that a plan with Compile leaves behind when the compiler failed, so
+// that nobody takes the compiler's exit status for the program's. A program can make it too: it says only which phase
+// the exit status belongs to, and nothing rests on it.
+const CompileFailed = ".silk/compile-failed"
 
 // Denial is a refusal: an outcome, not a malfunction.
 type Denial struct {
-	Rule   string // "timeout", "memory", "network", "mount", ...
-	Detail string // what was asked and what would be allowed, in one sentence
-	Fix    string // what the user can do
+	Rule   string    `json:"rule"`           // "timeout", "memory", "network", "mount", ...
+	Detail string    `json:"detail"`         // what was asked and what would be allowed, in one sentence
+	Fix    string    `json:"fix,omitempty"`  // what the user can do
+	Also   []*Denial `json:"also,omitempty"` // further refusals of the same request
 }
 
 func (d *Denial) Error() string {
@@ -106,7 +117,14 @@ func (d *Denial) Error() string {
 	if d.Fix != "" {
 		s += "; " + d.Fix
 	}
+	for _, more := range d.Also {
+		s += "; also " + more.Error()
+	}
 	return s
 }
 
-var _ = time.Second
+// RequestError says that a request cannot be read: names, values and combinations that make no sense whoever asks.
+// Decide returns it instead of a Denial, and the run ends as a usage error.
+type RequestError struct{ Faults []string }
+
+func (e *RequestError) Error() string { return strings.Join(e.Faults, "; ") }
