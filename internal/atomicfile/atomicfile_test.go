@@ -1,0 +1,69 @@
+package atomicfile
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestWrite(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "state")
+	for _, want := range []struct {
+		data string
+		perm fs.FileMode
+	}{{"first", 0o644}, {"", 0o600}, {"third", 0o666}} {
+		if err := Write(path, []byte(want.data), want.perm); err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(path)
+		if err != nil || string(got) != want.data {
+			t.Errorf("got %q, %v; want %q", got, err, want.data)
+		}
+		info, err := os.Stat(path)
+		if err != nil || info.Mode() != want.perm {
+			t.Errorf("got mode %v, %v; want %v", info.Mode(), err, want.perm)
+		}
+	}
+}
+
+// A reader that opened the file before goes on reading what it opened.
+func TestWriteKeepsOldReaders(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	if err := Write(path, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := Write(path, []byte("new and longer"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 64)
+	n, err := f.Read(buf)
+	if err != nil || string(buf[:n]) != "old" {
+		t.Errorf("the old reader got %q, %v", buf[:n], err)
+	}
+}
+
+func TestWriteFailureLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	if err := Write(filepath.Join(dir, "no", "such", "dir"), nil, 0o600); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v, want fs.ErrNotExist", err)
+	}
+	taken := filepath.Join(dir, "taken")
+	if err := os.Mkdir(taken, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(taken, []byte("x"), 0o600); err == nil {
+		t.Error("a directory was replaced")
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("left %v, %v; want only the directory", entries, err)
+	}
+}
