@@ -6,19 +6,30 @@
 package atomicfile
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
-
-	"github.com/google/renameio/v2"
+	"os"
+	"path/filepath"
 )
 
 // Write replaces the file at path with data. The new file has exactly the permissions perm, whatever the umask and
-// whatever the old file had; its directory must exist. The data is on disk when Write returns; the rename is atomic.
-// On error the old file is untouched and no temporary file is left.
-func Write(path string, data []byte, perm fs.FileMode) error {
-	err := renameio.WriteFile(path, data, perm, renameio.IgnoreUmask())
+// whatever the old file had; its directory must exist. The data is on disk before the name changes, and the change of
+// the name is atomic; a power loss just afterwards may bring back the old content, whole. A link at path is replaced,
+// not followed. On error the old file is untouched and no temporary file is left.
+func Write(path string, data []byte, perm fs.FileMode) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	return nil
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("write %s: %w", path, errors.Join(err, os.Remove(f.Name())))
+		}
+	}()
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Chmod(perm), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
 }

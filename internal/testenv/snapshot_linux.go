@@ -135,8 +135,9 @@ const sentryName = "silk-sentry"
 // ours reports whether p descends from this process, or is an orphan of the sandbox kernel: what another living
 // process started is that process's business.
 func ours(all map[int]process, p process) bool {
-	isSentry := strings.HasPrefix(p.name, sentryName)
-	for range all { // no chain of parents is longer; a snapshot taken while pids are reused could have a loop
+	isSentry := func(p process) bool { return strings.HasPrefix(p.name, sentryName) }
+	orphan := isSentry(p) // as long as the chain consists of nothing else
+	for range all {       // no chain of parents is longer; a snapshot taken while pids are reused could have a loop
 		if p.parent == os.Getpid() {
 			return true
 		}
@@ -144,12 +145,12 @@ func ours(all map[int]process, p process) bool {
 		switch {
 		case !ok && p.parent > 1:
 			return false // its parent ended while we looked: look again
-		case isSentry && !startsSentries(parent.name):
+		case orphan && !startsSentries(parent.name):
 			return true // adopted by init or by another subreaper
 		case !ok:
 			return false
 		}
-		p = parent
+		p, orphan = parent, orphan && isSentry(parent)
 	}
 	return false
 }
