@@ -1,0 +1,136 @@
+// Package store keeps what outlives a run: one SQLite file with the run records and the audit trail, its schema and its
+// migrations.
+//
+// It knows the tables but not what they mean: packages record and audit read and write them. Open it with [Open], write
+// through [DB.Update]; reads use the embedded [sql.DB]. Several processes may have the same file open.
+//
+// Durability: WAL with synchronous=NORMAL. A commit reaches the operating system, not the disk, so it costs no fsync. A
+// crash of silk loses nothing. A power loss may lose the last commits, but always a suffix of them: the file stays
+// consistent and the audit chain stays whole, only shorter (https://www.sqlite.org/pragma.html#pragma_synchronous).
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"modernc.org/sqlite" // also registers the driver "sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// FileName is the name of the database inside a state directory.
+const FileName = "silk.db"
+
+// busyMs is how long a statement waits for another process's write. Our transactions take about a millisecond; five
+// seconds mean that something holds the lock for good.
+const busyMs = 5000
+
+// checkpointPages bounds the write-ahead log to about 1 MiB of 4 KiB pages, so that the next process, which reads it
+// whole if the last one ended without Close, starts fast.
+const checkpointPages = 256
+
+// DB is an open store. Safe for concurrent use. Write through Update only.
+type DB struct {
+	*sql.DB
+	path  string
+	write chan struct{} // one writer of this process at a time: waiting here is cheaper than SQLite's polling
+}
+
+// Open opens the store in the file at path, makes it (readable and writable by its owner alone) if it is not there, and
+// brings its schema up to date. The directory must exist. Errors say what is wrong with the file and what to do.
+func Open(ctx context.Context, path string) (_ *DB, err error) {
+	defer func() { err = explain(path, err) }()
+	// SQLite would make the file with the umask's permissions; its -wal and -shm take over the permissions of the file.
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Close(); err != nil {
+		return nil, err
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	query := url.Values{"_txlock": {"immediate"}, "_pragma": {
+		fmt.Sprintf("busy_timeout(%d)", busyMs), // first: the next ones may have to wait
+		"journal_mode(wal)",
+		"synchronous(normal)",
+		"foreign_keys(on)",
+		"recursive_triggers(on)", // INSERT OR REPLACE must not get around a trigger that forbids DELETE
+		fmt.Sprintf("wal_autocheckpoint(%d)", checkpointPages),
+	}}
+	uri := url.URL{Scheme: "file", Path: abs, RawQuery: query.Encode()}
+	pool, err := sql.Open("sqlite", uri.String())
+	if err != nil {
+		return nil, err
+	}
+	pool.SetMaxOpenConns(4) // one writer and some readers
+	pool.SetMaxIdleConns(4)
+	db := &DB{DB: pool, path: path, write: make(chan struct{}, 1)}
+	if err := db.migrate(ctx); err != nil {
+		return nil, errors.Join(err, pool.Close())
+	}
+	return db, nil
+}
+
+// Path is the file that the store lives in.
+func (db *DB) Path() string { return db.path }
+
+// Update calls change in a transaction that holds the write lock from its beginning (BEGIN IMMEDIATE), so what change
+// reads stays true until the commit, also against other processes. It commits if change returns nil.
+func (db *DB) Update(ctx context.Context, change func(tx *sql.Tx) error) (err error) {
+	defer func() { err = explain(db.path, err) }()
+	select {
+	case db.write <- struct{}{}:
+		defer func() { <-db.write }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // after Commit a no-op; before, its error adds nothing to the one that led here
+	if err := change(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// explain adds the file and what to do about it to SQLite's terse errors.
+func explain(path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var advice string
+	var e *sqlite.Error
+	switch {
+	case errors.As(err, &e):
+		switch e.Code() & 0xff { // extended codes keep the primary one in the low byte: https://www.sqlite.org/rescode.html
+		case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM:
+			advice = "; make the file and its directory writable, or set SILK_HOME to another directory"
+		case sqlite3.SQLITE_FULL:
+			advice = "; free disk space"
+		case sqlite3.SQLITE_IOERR:
+			advice = "; is the disk full or failing?"
+		case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+			advice = "; the file is damaged: move it away, silk makes a new one"
+		case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
+			advice = "; another process holds it"
+		}
+	case errors.Is(err, os.ErrPermission):
+		advice = "; make it writable, or set SILK_HOME to another directory"
+	case errors.Is(err, os.ErrNotExist):
+		advice = "; the state directory does not exist"
+	}
+	if strings.Contains(err.Error(), path) {
+		return fmt.Errorf("state database: %w%s", err, advice)
+	}
+	return fmt.Errorf("state database %s: %w%s", path, err, advice)
+}
