@@ -1,45 +1,59 @@
 // Package profile holds named ceilings: which image, which limits, which network a kind of code gets, and which
 // interpreter runs which language.
 //
-// The built-in profiles (lab:text, lab:python, lab:node, lab:repo) are embedded YAML; an owner adds or overrides
-// profiles in the configuration file with the same syntax. Decoding is strict: an unknown key is an error that names
-// its line. The package starts nothing and decides nothing; policy.Decide does, with a Profile as one argument.
+// The built-in profiles (lab:text, lab:python, lab:node, lab:repo) are embedded YAML, one file each; an owner adds or
+// overrides profiles in the configuration file with the same syntax ([Read]), and a [Set] looks both up. Decoding is
+// strict: an unknown key is an error that names its line and the nearest known key. The package starts nothing and
+// decides nothing; policy.Decide does, with a Profile as one argument.
 package profile
 
 import "time"
 
-// Profile is a named set of defaults and ceilings.
+// Network modes, from the narrowest to the widest.
+const (
+	NetworkDeny      = "deny"      // no INET socket can be created
+	NetworkLoopback  = "loopback"  // 127.0.0.0/8 and ::1 inside the sandbox
+	NetworkAllowlist = "allowlist" // named host:port pairs
+	NetworkAllow     = "allow"     // the public internet
+)
+
+// Profile is a named set of defaults and ceilings. Profiles are values; nobody changes the maps and slices in one.
 type Profile struct {
-	Name    string // "lab:python"
-	Summary string // one line for `silk profile ls`
-	Image   string // tag in the image store, usually the profile's own name
-	Network string // default mode: "deny" or "loopback" (others come with the egress gateway)
-	Limits  Limits // what a run gets if it asks for nothing
-	Max     Limits // what a run may ask for without a grant; a zero field means the same as Limits
-	Env     map[string]string
-	Ignore  []string // base names that are never artifacts, besides the common ones
+	Name     string            `json:"name"`     // "lab:python"
+	Summary  string            `json:"summary"`  // one line for `silk profile ls`
+	Image    string            `json:"image"`    // tag in the image store, usually the profile's own name
+	Language string            `json:"language"` // name of the Language that code has if nothing else says so
+	Network  string            `json:"network"`  // default mode and ceiling
+	Limits   Limits            `json:"limits"`   // what a run gets if it asks for nothing; every field set
+	Max      Limits            `json:"max"`      // what a run may ask for without a grant; a zero field means the same as Limits
+	Env      map[string]string `json:"env"`
+	Dirs     []string          `json:"dirs"`   // directories under /workspace that exist before the start; never artifacts
+	Ignore   []string          `json:"ignore"` // base names that are never artifacts, CommonIgnore included
 }
 
 // Limits are the numbers of a run. A zero field means "not said".
 type Limits struct {
 	Timeout        time.Duration // wall clock
-	MemoryBytes    int64
-	CPUs           float64
-	Processes      int
-	WorkspaceBytes int64
-	TmpBytes       int64
-	ShmBytes       int64
-	OutputBytes    int64 // kept per channel
+	MemoryBytes    int64         // anonymous memory and the pages of /tmp and /dev/shm
+	CPUs           float64       // processors' worth of time; 0.5 is half of one
+	Processes      int           // processes and threads
+	WorkspaceBytes int64         // size of /workspace
+	TmpBytes       int64         // size of /tmp
+	ShmBytes       int64         // size of /dev/shm
+	OutputBytes    int64         // kept per channel
 }
 
-// Language says how a piece of code is run.
-type Language struct {
-	Name       string   // "python"
-	Profile    string   // profile used when the request names none
-	File       string   // name given to code that has none: "main.py"
-	Extensions []string // ".py"
-	Fences     []string // info strings of Markdown fences: "python", "py"
-	Shebangs   []string // base names of interpreters: "python3"
-	Compile    []string // command run first, in the same sandbox; {file} and {out} are replaced; nil: interpreted
-	Command    []string // command; {file} and {out} are replaced, arguments are appended
+// Defaults are the limits of a profile that says nothing.
+var Defaults = Limits{
+	Timeout:        120 * time.Second,
+	MemoryBytes:    512 << 20,
+	CPUs:           1,
+	Processes:      64,
+	WorkspaceBytes: 256 << 20,
+	TmpBytes:       64 << 20,
+	ShmBytes:       64 << 20,
+	OutputBytes:    10 << 20,
 }
+
+// CommonIgnore are base names that are never artifacts under any profile: caches, and the directory that silk uses.
+var CommonIgnore = []string{".cache", ".git", ".silk", "__pycache__", "node_modules"}

@@ -1,0 +1,179 @@
+package profile
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"github.com/silk-sandbox/silk/internal/nearest"
+	"github.com/silk-sandbox/silk/internal/strictyaml"
+)
+
+var (
+	profileName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}(:[a-z0-9][a-z0-9._-]{0,62})?$`)
+	envName     = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+)
+
+// Parse reads one profile from YAML. name is what it is called; file stands in messages. An error is a
+// [*strictyaml.Error] with every fault and its line.
+func Parse(name, file string, data []byte) (Profile, error) {
+	d, root := strictyaml.Open(file, data)
+	p := Read(d, name, root)
+	if err := d.Err(); err != nil {
+		return Profile{}, err
+	}
+	return p, nil
+}
+
+// ReadAll reads a mapping of names to profiles, as the configuration file has one under `profiles:`. Faults go to d.
+func ReadAll(d *strictyaml.Decoder, n strictyaml.Node) []Profile {
+	var all []Profile
+	d.Entries(n, "profiles", func(name string, at, value strictyaml.Node) {
+		if !profileName.MatchString(name) {
+			d.Fail(at, "profile name %q is not like lab:name (lower-case letters, digits, . _ -)", name)
+			return
+		}
+		all = append(all, Read(d, name, value))
+	})
+	return all
+}
+
+// Read reads one profile. Its faults go to d, and what it returns then is not to be used.
+//
+// `from: NAME` starts from a built-in profile, and what the new one says replaces it key by key (env entry by entry);
+// without it the profile starts from [Defaults] and network deny, and must name an image.
+func Read(d *strictyaml.Decoder, name string, n strictyaml.Node) Profile {
+	p := Profile{Name: name, Language: "sh", Network: NetworkDeny, Limits: Defaults}
+	// from decides what the other keys are laid over, wherever it stands.
+	var scratch strictyaml.Decoder // what is wrong with the mapping itself, Fields says below
+	scratch.Entries(n, "profile "+name, func(key string, _, value strictyaml.Node) {
+		if key == "from" {
+			p = readFrom(d, name, value)
+		}
+	})
+	if p.Env = maps.Clone(p.Env); p.Env == nil {
+		p.Env = map[string]string{}
+	}
+	p.Ignore = slices.Clone(p.Ignore)
+
+	d.Fields(n, "profile "+name, map[string]func(strictyaml.Node){
+		"from":     func(strictyaml.Node) {},
+		"summary":  func(v strictyaml.Node) { p.Summary = d.Text(v, "summary") },
+		"image":    func(v strictyaml.Node) { p.Image = d.Text(v, "image") },
+		"language": func(v strictyaml.Node) { p.Language = readLanguage(d, v) },
+		"network":  func(v strictyaml.Node) { p.Network = readNetwork(d, v) },
+		"limits":   func(v strictyaml.Node) { p.Limits = readLimits(d, "limits", v).Or(p.Limits) },
+		"max":      func(v strictyaml.Node) { p.Max = readLimits(d, "max", v).Or(p.Max) },
+		"env":      func(v strictyaml.Node) { readEnv(d, v, p.Env) },
+		"dirs":     func(v strictyaml.Node) { p.Dirs = readNames(d, "dirs", v) },
+		"ignore":   func(v strictyaml.Node) { p.Ignore = append(p.Ignore, readNames(d, "ignore", v)...) },
+	})
+	if p.Image == "" {
+		d.Fail(n, "profile %s names no image; add image: or from:", name)
+	}
+	p.Ignore = append(p.Ignore, CommonIgnore...)
+	for _, dir := range p.Dirs {
+		p.Ignore = append(p.Ignore, filepath.Base(dir))
+	}
+	slices.Sort(p.Ignore)
+	p.Ignore = slices.Compact(p.Ignore)
+	return p
+}
+
+func readFrom(d *strictyaml.Decoder, name string, n strictyaml.Node) Profile {
+	from := d.Text(n, "from")
+	base, err := (*Set)(nil).Lookup(from)
+	if err != nil {
+		hint := ""
+		if near := nearest.To(from, builtinNames); near != "" {
+			hint = fmt.Sprintf("; did you mean %q?", near)
+		}
+		d.Fail(n, "from names %q, which is not a built-in profile%s", from, hint)
+		return Profile{Name: name, Image: from, Language: "sh", Network: NetworkDeny, Limits: Defaults}
+	}
+	base.Name = name
+	return base
+}
+
+func readLanguage(d *strictyaml.Decoder, n strictyaml.Node) string {
+	name := d.Text(n, "language")
+	if l, ok := LanguageNamed(name); ok {
+		return l.Name
+	}
+	d.Fail(n, "language %q is not known; known: %s", name, languageList())
+	return name
+}
+
+func readNetwork(d *strictyaml.Decoder, n strictyaml.Node) string {
+	mode := d.Text(n, "network")
+	if mode != NetworkDeny && mode != NetworkLoopback {
+		d.Fail(n, "network %q is not deny or loopback", mode)
+	}
+	return mode
+}
+
+func readLimits(d *strictyaml.Decoder, what string, n strictyaml.Node) Limits {
+	var l Limits
+	size := func(dst *int64) func(strictyaml.Node) {
+		return func(v strictyaml.Node) { *dst = read(d, v, ParseBytes) }
+	}
+	d.Fields(n, what, map[string]func(strictyaml.Node){
+		"timeout":   func(v strictyaml.Node) { l.Timeout = read(d, v, ParseTimeout) },
+		"memory":    size(&l.MemoryBytes),
+		"cpus":      func(v strictyaml.Node) { l.CPUs = read(d, v, ParseCPUs) },
+		"processes": func(v strictyaml.Node) { l.Processes = read(d, v, ParseProcesses) },
+		"workspace": size(&l.WorkspaceBytes),
+		"tmp":       size(&l.TmpBytes),
+		"shm":       size(&l.ShmBytes),
+		"output":    size(&l.OutputBytes),
+	})
+	return l
+}
+
+// ReadLimits reads a mapping of limits, as the configuration file has one under `grants: max:`. Faults go to d.
+func ReadLimits(d *strictyaml.Decoder, what string, n strictyaml.Node) Limits {
+	return readLimits(d, what, n)
+}
+
+func read[T any](d *strictyaml.Decoder, n strictyaml.Node, parse func(string) (T, error)) T {
+	v, err := parse(d.Text(n, "a limit"))
+	if err != nil {
+		d.Fail(n, "%v", err)
+	}
+	return v
+}
+
+// ParseProcesses reads a number of processes and threads: 1 to 32768, the usual pid_max (proc(5)).
+func ParseProcesses(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > 32768 {
+		return 0, fmt.Errorf("%q is not a number of processes between 1 and 32768", text)
+	}
+	return n, nil
+}
+
+func readEnv(d *strictyaml.Decoder, n strictyaml.Node, env map[string]string) {
+	d.Entries(n, "env", func(key string, at, value strictyaml.Node) {
+		if !envName.MatchString(key) {
+			d.Fail(at, "%q is not the name of an environment variable", key)
+		}
+		if value.Absent() {
+			env[key] = ""
+			return
+		}
+		env[key] = d.Text(value, "the value of "+key)
+	})
+}
+
+func readNames(d *strictyaml.Decoder, what string, n strictyaml.Node) []string {
+	names := d.Texts(n, what)
+	for _, name := range names {
+		if name != filepath.Base(name) || name == "." || name == ".." || name == "" {
+			d.Fail(n, "%s has %q, which is not a plain file name", what, name)
+		}
+	}
+	return names
+}
