@@ -1,0 +1,80 @@
+# The only front door; CI calls nothing else. `make help` lists what there is.
+SHELL       := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+GO          ?= go
+export CGO_ENABLED := 0
+export SILK_HOME ?= $(CURDIR)/.silk
+PREFIX      ?= /usr/local
+FUZZTIME    ?= 30s
+IMAGES      ?= lab:text lab:python lab:node lab:repo
+VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+BUILD       := $(GO) build -trimpath -buildvcs=false
+TOOL        := $(GO) tool -modfile=tools/go.mod
+CROSS       := darwin/arm64 windows/amd64 linux/arm64
+
+# FAST are the packages that do not link the sandbox kernel, WHOLE the others and the tests of silk as one piece.
+FAST  = $(shell $(GO) list -f '{{.ImportPath}} {{join .Deps " "}}' ./... | grep -v -e ' gvisor.dev/' -e '^[^ ]*/tests/' | cut -d' ' -f1)
+WHOLE = $(filter-out $(FAST),$(shell $(GO) list ./...))
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' Makefile
+
+demo: build ## build silk and three images, run the examples in sandboxes
+	@$(MAKE) --no-print-directory images IMAGES='lab:text lab:python lab:node'
+	@deploy/demo
+
+build: ## build bin/silk with its sandbox kernel inside (the first build takes minutes)
+	$(BUILD) -ldflags '-s -w' -o bin/silk-sentry ./cmd/silk-sentry
+	cmp -s bin/silk-sentry driver/gvisor/sentrybin/silk-sentry || install -m 0755 bin/silk-sentry driver/gvisor/sentrybin/silk-sentry
+	$(BUILD) -ldflags '-s -w -X main.version=$(VERSION)' -o bin/silk ./cmd/silk
+
+images: build ## build the lab images into $SILK_HOME (default: .silk)
+	@for image in $(IMAGES); do bin/silk image build $$image; done
+
+install: build ## install silk, its manual, completions and images under PREFIX (/usr/local)
+	deploy/install $(PREFIX)
+
+test: build images ## every test that this machine can run, real sandboxes included (SCOPE=rest: what race leaves out)
+	SILK_TEST_HOME=$(SILK_HOME) $(GO) test -p 2 -timeout 30m $(if $(filter rest,$(SCOPE)),$(WHOLE),./...)
+
+test-short: ## tests that need no privileges, no images and no sandbox kernel
+	$(GO) test -short -p 2 $(FAST)
+
+race: build ## tests under the race detector, without the sandbox kernel (needs gcc)
+	@$(MAKE) --no-print-directory images IMAGES=lab:text
+	SILK_TEST_HOME=$(SILK_HOME) CGO_ENABLED=1 $(GO) test -race -p 2 -timeout 20m $(FAST)
+
+fuzz: ## every fuzz target for FUZZTIME (30s)
+	@for pkg in $(FAST); do for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+	  $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$pkg; done; done
+
+bench: build images ## compare with runc, runsc, bwrap and docker; write docs/benchmarks.md
+	$(GO) run -buildvcs=false ./bench -out docs/benchmarks.md
+
+lint: ## formatting, vet, staticcheck and our bans (.golangci.yml gives the reasons)
+	$(TOOL) golangci-lint run ./...
+
+generate: ## regenerate committed generated files
+	$(GO) generate ./...
+
+generate-diff:
+	@before=$$(git diff | sha256sum); $(MAKE) --no-print-directory generate; test "$$before" = "$$(git diff | sha256sum)" || \
+	  { git --no-pager diff --stat; echo "generated files differ: commit what make generate wrote"; exit 1; }
+
+locks: build ## resolve the lab images' packages anew with apt and npm's registry, rewrite the committed locks
+	bin/silk image lock $(IMAGES)
+
+check: lint race generate-diff ## lint, race, generated files up to date, client builds for other systems
+	for t in $(CROSS); do GOOS=$${t%/*} GOARCH=$${t#*/} $(BUILD) -o /dev/null ./cmd/silk; done
+
+deb: build images ## build dist/silk_VERSION_amd64.deb, the same bytes for the same commit
+	deploy/deb/build $(VERSION)
+
+release: check test deb ## everything, plus known vulnerabilities (needs network) and checksums
+	$(TOOL) govulncheck ./...
+	cd dist && sha256sum *.deb > SHA256SUMS
+
+clean: ## remove what make built; images in .silk stay
+	rm -rf bin dist driver/gvisor/sentrybin/silk-sentry
+
+.PHONY: help demo build images install test test-short race fuzz bench lint generate generate-diff locks check deb release clean

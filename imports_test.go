@@ -1,0 +1,135 @@
+package silk
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/silk-sandbox/silk"
+
+// mayImport is the architecture: each package and the packages of this module it may use directly, besides internal/.
+// A package that is missing uses none; "*" is any. A new arrow needs a line here and a reason in its commit.
+var mayImport = map[string]string{
+	"policy":                 "profile",
+	"audit":                  "store",
+	"record":                 "store",
+	"driver/drivertest":      "driver",
+	"driver/gvisor":          "driver driver/gvisor/wire driver/gvisor/sentrybin",
+	"driver/gvisor/wire":     "driver",
+	"driver/gvisor/sentry":   "driver driver/gvisor/wire driver/gvisor/sentry/*",
+	"driver/gvisor/sentry/*": "driver driver/gvisor/wire driver/gvisor/sentry/*",
+	"run":                    "audit driver image policy profile record store workspace",
+	"cmd/silk":               "*", // the one place that names concrete drivers
+	"cmd/silk/*":             "*",
+	"cmd/silk-sentry":        "driver/gvisor/sentry",
+	"bench":                  "driver driver/gvisor", // measures the driver below the engine
+	"tests/*":                "*",
+}
+
+// mayLink are the packages that may import the sandbox kernel. Everything they import is paid for at each cold start
+// of a sandbox, and everything that imports them takes minutes to build, so the list is short on purpose. The last one
+// is a generator that runs at `make generate` only.
+var mayLink = []string{
+	"cmd/silk-sentry", "driver/gvisor/sentry", "driver/gvisor/sentry/*", "driver/gvisor/internal/seccompgen",
+}
+
+// maySyscall are the folders that speak to the kernel themselves; all others go through them.
+var maySyscall = []string{"internal/*", "driver/*", "watch/bpf", "bench"}
+
+func TestImports(t *testing.T) {
+	for pkg, imports := range list(t, `{{.ImportPath}} {{join .Imports " "}}`, "./...") {
+		for _, imp := range imports {
+			dep, ours := strings.CutPrefix(imp, module+"/")
+			switch {
+			case ours && !strings.HasPrefix(dep, "internal/") && !covers(strings.Fields(allowed(pkg)), dep):
+				t.Errorf("%s imports %s, which mayImport does not allow", pkg, dep)
+			case strings.HasPrefix(imp, "gvisor.dev/") && !covers(mayLink, pkg):
+				t.Errorf("%s imports %s: only %s may link the sandbox kernel", pkg, imp, strings.Join(mayLink, ", "))
+			case imp == "golang.org/x/sys/unix" && !covers(maySyscall, pkg):
+				t.Errorf("%s imports %s: only %s may", pkg, imp, strings.Join(maySyscall, ", "))
+			}
+		}
+	}
+}
+
+// TestSilkLinksNoKernel keeps `silk` quick to start and to build: the sandbox kernel is a second executable inside it.
+func TestSilkLinksNoKernel(t *testing.T) {
+	for pkg := range list(t, `{{.ImportPath}}`, "-deps", "./cmd/silk") {
+		if strings.HasPrefix(pkg, "gvisor.dev/") {
+			t.Errorf("cmd/silk links %s", pkg)
+		}
+	}
+}
+
+// TestCovers tests the rules themselves: without it a typo could let everything through.
+func TestCovers(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		patterns string
+		pkg      string
+		want     bool
+	}{
+		{"the package itself", "driver", "driver", true},
+		{"a name that only begins alike", "driver", "drivertest", false},
+		{"a folder does not cover what is below it", "driver", "driver/gvisor", false},
+		{"a star covers what is below", "driver/*", "driver/gvisor/wire", true},
+		{"a star does not cover the folder", "driver/*", "driver", false},
+		{"a lone star covers all", "*", "run", true},
+		{"nothing allowed", "", "run", false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := covers(strings.Fields(test.patterns), test.pkg); got != test.want {
+				t.Errorf("covers(%q, %q) = %t, want %t", test.patterns, test.pkg, got, test.want)
+			}
+		})
+	}
+	if got := allowed("driver/gvisor/sentry/filter"); !strings.Contains(got, "driver/gvisor/wire") {
+		t.Errorf("allowed(driver/gvisor/sentry/filter) = %q, want what its star allows", got)
+	}
+}
+
+// allowed is what mayImport says of pkg: its own line, else the longest line with a star that covers it. Packages
+// below internal/ have no line and so may use nothing but internal/.
+func allowed(pkg string) string {
+	if s, ok := mayImport[pkg]; ok {
+		return s
+	}
+	best := ""
+	for pattern := range mayImport {
+		if covers([]string{pattern}, pkg) && len(pattern) > len(best) {
+			best = pattern
+		}
+	}
+	return mayImport[best]
+}
+
+func covers(patterns []string, pkg string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		folder, star := strings.CutSuffix(pattern, "*")
+		return pattern == pkg || star && strings.HasPrefix(pkg, folder)
+	})
+}
+
+// list runs `go list` and returns the words of each line by its first, without the module's name if it has it.
+func list(t *testing.T, format string, args ...string) map[string][]string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-f", format}, args...)...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, stderr.String())
+	}
+	lines := map[string][]string{}
+	for line := range strings.Lines(string(out)) {
+		if words := strings.Fields(line); len(words) > 0 {
+			lines[strings.TrimPrefix(words[0], module+"/")] = words[1:]
+		}
+	}
+	if len(lines) == 0 {
+		t.Fatalf("go list %s names no package", strings.Join(args, " "))
+	}
+	return lines
+}
