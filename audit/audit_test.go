@@ -1,0 +1,205 @@
+package audit
+
+import (
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/silk-sandbox/silk/store"
+)
+
+func open(t *testing.T, path string) *store.DB {
+	t.Helper()
+	db, err := store.Open(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
+}
+
+func path(t *testing.T) string { return filepath.Join(t.TempDir(), store.FileName) }
+
+func add(t *testing.T, db *store.DB, run string, names ...Name) {
+	t.Helper()
+	err := db.Update(t.Context(), func(tx *sql.Tx) error {
+		for i, name := range names {
+			e, err := New(run, name, time.UnixMilli(int64(1000+i)), map[string]any{"intentId": run, "n": i, "text": "ä\u2028<\x00"})
+			if err != nil {
+				return err
+			}
+			if err := Append(t.Context(), tx, &e); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPublishedQuery(t *testing.T) {
+	db := open(t, path(t))
+	add(t, db, "r1", SandboxStarted, SecurityViolation, SandboxError)
+	rows, err := db.Query(`SELECT * FROM audit_events WHERE event LIKE 'sandbox_%' ORDER BY timestamp DESC LIMIT 10`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := strings.Join(columns[:6], " "), "id timestamp intent_id event data created_at"; got != want {
+		t.Errorf("columns are %q, want %q", got, want)
+	}
+	var got []string
+	for rows.Next() {
+		var id, run, event, data, prev, hash string
+		var at, created, seq int64
+		if err := rows.Scan(&id, &at, &run, &event, &data, &created, &seq, &prev, &hash); err != nil {
+			t.Fatal(err)
+		}
+		var object map[string]any
+		if err := json.Unmarshal([]byte(data), &object); err != nil || object["intentId"] != run {
+			t.Errorf("data %s of run %s: %v", data, run, err)
+		}
+		got = append(got, event)
+	}
+	if want := "[sandbox_error sandbox_started]"; fmt.Sprint(got) != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestAppendOnly(t *testing.T) {
+	db := open(t, path(t))
+	add(t, db, "r1", SandboxStarted, SandboxCompleted)
+	for _, statement := range []string{
+		`UPDATE audit_events SET data = '{}' WHERE seq = 1`,
+		`DELETE FROM audit_events WHERE seq = 2`,
+		`INSERT OR REPLACE INTO audit_events SELECT id, 0, intent_id, event, data, created_at, seq, prev_hash, hash FROM audit_events WHERE seq = 2`,
+		`INSERT OR REPLACE INTO audit_events SELECT id, 0, intent_id, event, data, created_at, 3, prev_hash, hash FROM audit_events WHERE seq = 1`,
+		`INSERT INTO audit_events SELECT 'new', 0, intent_id, event, data, created_at, 7, prev_hash, hash FROM audit_events WHERE seq = 1`,
+	} {
+		if _, err := db.Exec(statement); err == nil || !strings.Contains(err.Error(), "append-only") {
+			t.Errorf("%s: %v", statement, err)
+		}
+	}
+	if head, err := Verify(t.Context(), db); err != nil || head.Seq != 2 {
+		t.Errorf("Verify after refused changes: %+v, %v", head, err)
+	}
+}
+
+func TestVerifyNamesTheFirstBrokenEvent(t *testing.T) {
+	for _, test := range []struct {
+		name, change string
+		seq          int64
+	}{
+		{"data changed", `UPDATE audit_events SET data = '{}' WHERE seq = 3`, 3},
+		{"time changed", `UPDATE audit_events SET timestamp = timestamp + 1 WHERE seq = 2`, 2},
+		{"run changed", `UPDATE audit_events SET intent_id = 'other' WHERE seq = 5`, 5},
+		{"written later", `UPDATE audit_events SET created_at = created_at + 1 WHERE seq = 1`, 1},
+		{"one removed", `DELETE FROM audit_events WHERE seq = 4`, 4},
+		{"the first removed", `DELETE FROM audit_events WHERE seq = 1`, 1},
+		{"removed and renumbered", `DELETE FROM audit_events WHERE seq = 3; UPDATE audit_events SET seq = seq - 1 WHERE seq > 3`, 3},
+		{"two swapped", `UPDATE audit_events SET seq = -2 WHERE seq = 2; UPDATE audit_events SET seq = 2 WHERE seq = 3; UPDATE audit_events SET seq = 3 WHERE seq = -2`, 2},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			db := open(t, path(t))
+			add(t, db, "r1", SandboxStarted, SandboxCompleted, SandboxStarted, SecurityViolation, SandboxError)
+			if head, err := Verify(t.Context(), db); err != nil || head.Seq != 5 {
+				t.Fatalf("before the change: %+v, %v", head, err)
+			}
+			if _, err := db.Exec("DROP TRIGGER audit_events_no_update; DROP TRIGGER audit_events_no_delete;" + test.change); err != nil {
+				t.Fatal(err)
+			}
+			head, err := Verify(t.Context(), db)
+			var broken *BrokenError
+			if !errors.As(err, &broken) || broken.Seq != test.seq {
+				t.Errorf("got %v, want a break at %d", err, test.seq)
+			}
+			if head.Seq != test.seq-1 {
+				t.Errorf("the whole part ends at %d, want %d", head.Seq, test.seq-1)
+			}
+		})
+	}
+}
+
+// TestOneChainOfManyProcesses appends from several processes at once.
+func TestOneChainOfManyProcesses(t *testing.T) {
+	if p := os.Getenv("SILK_AUDIT_TEST_FILE"); p != "" {
+		db := open(t, p)
+		for range 30 {
+			add(t, db, fmt.Sprint(os.Getpid()), SandboxStarted, SandboxCompleted)
+		}
+		return
+	}
+	p := path(t)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOneChainOfManyProcesses$")
+			cmd.Env = append(os.Environ(), "SILK_AUDIT_TEST_FILE="+p)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+	wg.Wait()
+	if head, err := Verify(t.Context(), open(t, p)); err != nil || head.Seq != 240 {
+		t.Errorf("got %+v, %v, want 240 events in one chain", head, err)
+	}
+}
+
+func TestList(t *testing.T) {
+	db := open(t, path(t))
+	add(t, db, "r1", SandboxStarted, OutputTruncated, SandboxCompleted) // timestamps 1000, 1001, 1002
+	add(t, db, "r2", SandboxStarted, SandboxError)                      // 1000, 1001
+	for _, test := range []struct {
+		name   string
+		filter Filter
+		want   string
+	}{
+		{"all, the newest first", Filter{}, "[5 4 3 2 1]"},
+		{"of one run", Filter{Run: "r1"}, "[3 2 1]"},
+		{"by prefix, where _ is no wildcard", Filter{Prefix: "sandbox_"}, "[5 4 3 1]"},
+		{"by time", Filter{Since: time.UnixMilli(1001), Until: time.UnixMilli(1002)}, "[5 2]"},
+		{"by run and prefix", Filter{Run: "r2", Prefix: "sandbox_e"}, "[5]"},
+		{"first page", Filter{Limit: 2}, "[5 4]"},
+		{"next page", Filter{Limit: 2, Before: 4}, "[3 2]"},
+		{"none", Filter{Run: "r9"}, "[]"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			events, err := List(t.Context(), db, test.filter)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := []int64{}
+			for _, e := range events {
+				got = append(got, e.Seq)
+			}
+			if fmt.Sprint(got) != test.want {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestNewRefusesWhatCannotBeCanonical(t *testing.T) {
+	if _, err := New("r", SandboxError, time.Now(), map[string]any{"f": func() {}}); err == nil {
+		t.Error("a function was encoded")
+	}
+}
