@@ -1,0 +1,181 @@
+package record
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/silk-sandbox/silk/store"
+)
+
+// ErrNotFound is returned by [Get] and [Output] when no run has the id.
+var ErrNotFound = errors.New("no such run")
+
+// AmbiguousError is returned by [Get] when several runs have an id that begins as asked.
+type AmbiguousError struct {
+	Prefix string
+	Runs   []string // some of them
+}
+
+func (e *AmbiguousError) Error() string {
+	return fmt.Sprintf("%s is the beginning of several runs: %s, ...", e.Prefix, strings.Join(e.Runs, ", "))
+}
+
+// Entry is a record with what is stored beside it.
+type Entry struct {
+	Record Record
+	Plan   json.RawMessage // the plan as decided, nil when refused before there was one; values of the invoker's environment are replaced by hashes
+}
+
+// Begin writes the record of a run that is about to start. owner names the engine, see [Lost].
+func Begin(ctx context.Context, tx *sql.Tx, owner string, e Entry) error {
+	return put(ctx, tx, owner, e)
+}
+
+// Finish writes the complete record of a run, whether it was begun or not.
+func Finish(ctx context.Context, tx *sql.Tx, e Entry) error {
+	if e.Record.Outcome.Kind == "" {
+		return fmt.Errorf("finish record of run %s: it has no outcome", e.Record.Run)
+	}
+	return put(ctx, tx, "", e)
+}
+
+func put(ctx context.Context, tx *sql.Tx, owner string, e Entry) error {
+	r := e.Record
+	text, err := r.encode()
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `INSERT INTO runs (id, started_at, client, profile, outcome, exit_code, driver, image, owner, plan, record)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (id) DO UPDATE SET profile = excluded.profile, outcome = excluded.outcome, exit_code = excluded.exit_code,
+			driver = excluded.driver, image = excluded.image, owner = excluded.owner, plan = excluded.plan, record = excluded.record
+		WHERE outcome = ''`, // a finished record never changes
+		r.Run, r.StartedAtMs, r.Client, r.Profile, r.Outcome.Kind, r.Outcome.ExitCode, r.Driver, r.Image, owner, string(e.Plan), text)
+	if err != nil {
+		return fmt.Errorf("write record of run %s: %w", r.Run, err)
+	}
+	return nil
+}
+
+// Get returns the run with the id, or the only one whose id begins with it (at least four characters, any case). Errors:
+// [ErrNotFound], [*AmbiguousError].
+func Get(ctx context.Context, db *store.DB, id string) (Entry, error) {
+	const least = 4 // fewer match by accident, and a ULID begins with its time
+	prefix := strings.ToUpper(id)
+	if len(prefix) < least || strings.Trim(prefix, "0123456789ABCDEFGHJKMNPQRSTVWXYZ") != "" {
+		return Entry{}, fmt.Errorf("run %q: %w", id, ErrNotFound)
+	}
+	entries, err := query(ctx, db, "SELECT plan, record FROM runs WHERE id >= ? AND id < ? ORDER BY id LIMIT 3", prefix, prefix+"~")
+	if err != nil {
+		return Entry{}, err
+	}
+	switch {
+	case len(entries) == 0:
+		return Entry{}, fmt.Errorf("run %q: %w", id, ErrNotFound)
+	case len(entries) > 1:
+		e := &AmbiguousError{Prefix: id}
+		for _, entry := range entries {
+			e.Runs = append(e.Runs, entry.Record.Run)
+		}
+		return Entry{}, e
+	}
+	return entries[0], nil
+}
+
+// Filter chooses records. Its zero value chooses the newest 100.
+type Filter struct {
+	Outcome string    // of this kind only; "running" for those that have none yet
+	Profile string    // of this profile only
+	Since   time.Time // started not before
+	Before  string    // older than this run id: pass the last one of a page to get the next
+	Limit   int       // at most; 0: 100
+}
+
+// List returns runs, the newest first.
+func List(ctx context.Context, db *store.DB, f Filter) ([]Entry, error) {
+	where, args := []string{"TRUE"}, []any{}
+	add := func(cond string, arg any) { where, args = append(where, cond), append(args, arg) }
+	if f.Outcome == "running" {
+		where = append(where, "outcome = ''")
+	} else if f.Outcome != "" {
+		add("outcome = ?", f.Outcome)
+	}
+	if f.Profile != "" {
+		add("profile = ?", f.Profile)
+	}
+	if !f.Since.IsZero() {
+		add("started_at >= ?", f.Since.UnixMilli())
+	}
+	if f.Before != "" {
+		add("id < ?", f.Before)
+	}
+	if f.Limit <= 0 {
+		f.Limit = 100
+	}
+	return query(ctx, db, "SELECT plan, record FROM runs WHERE "+strings.Join(where, " AND ")+" ORDER BY id DESC LIMIT ?", append(args, f.Limit)...)
+}
+
+// Lost returns the runs that have no outcome though their engine is gone: alive says whether the engine of that name
+// still exists. Whoever calls it writes their end.
+func Lost(ctx context.Context, tx *sql.Tx, alive func(owner string) bool) ([]Entry, error) {
+	rows, err := tx.QueryContext(ctx, "SELECT DISTINCT owner FROM runs WHERE outcome = ''")
+	if err != nil {
+		return nil, fmt.Errorf("read unfinished runs: %w", err)
+	}
+	var gone []string
+	for rows.Next() {
+		var owner string
+		if err := rows.Scan(&owner); err != nil {
+			return nil, errors.Join(fmt.Errorf("read unfinished runs: %w", err), rows.Close())
+		}
+		if !alive(owner) {
+			gone = append(gone, owner)
+		}
+	}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		return nil, fmt.Errorf("read unfinished runs: %w", err)
+	}
+	var lost []Entry
+	for _, owner := range gone {
+		entries, err := query(ctx, tx, "SELECT plan, record FROM runs WHERE outcome = '' AND owner = ? ORDER BY id", owner)
+		if err != nil {
+			return nil, err
+		}
+		lost = append(lost, entries...)
+	}
+	return lost, nil
+}
+
+func query(ctx context.Context, db interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}, text string, args ...any) ([]Entry, error) {
+	rows, err := db.QueryContext(ctx, text, args...)
+	if err != nil {
+		return nil, fmt.Errorf("read runs: %w", err)
+	}
+	defer rows.Close()
+	var entries []Entry
+	for rows.Next() {
+		var plan, text string
+		if err := rows.Scan(&plan, &text); err != nil {
+			return nil, fmt.Errorf("read runs: %w", err)
+		}
+		var e Entry
+		if err := json.Unmarshal([]byte(text), &e.Record); err != nil {
+			return nil, fmt.Errorf("read runs: decode a record: %w", err)
+		}
+		if plan != "" {
+			e.Plan = json.RawMessage(plan)
+		}
+		entries = append(entries, e)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("read runs: %w", err)
+	}
+	return entries, nil
+}
