@@ -1,0 +1,364 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/silk-sandbox/silk/profile"
+)
+
+// small is a profile with round numbers: twice the timeout and memory may be asked for.
+var small = profile.Profile{
+	Name: "small", Image: "small-image", Language: "python", Network: "deny",
+	Limits: profile.Limits{Timeout: time.Minute, MemoryBytes: 512 << 20, CPUs: 1, Processes: 64, WorkspaceBytes: 256 << 20, TmpBytes: 64 << 20, ShmBytes: 64 << 20, OutputBytes: 10 << 20},
+	Max:    profile.Limits{Timeout: 2 * time.Minute, MemoryBytes: 1 << 30},
+	Env:    map[string]string{"HOME": "/workspace", "TZ": "UTC"},
+	Dirs:   []string{".cachedir"}, Ignore: []string{".cachedir"},
+}
+
+func plainRequest() Request { return Request{Client: ClientAPI, Args: []string{"true"}} }
+
+func TestDecide(t *testing.T) {
+	open := small
+	open.Network = "loopback"
+	code := func(name, text string) *Code { return &Code{Name: name, Bytes: []byte(text), SHA256: "0"} }
+	store := Grants{Stores: []string{"/srv/data"}}
+	mount := func(src, dst string) func(*Request) {
+		return func(r *Request) { r.Mounts = []Mount{{src, dst}} }
+	}
+
+	tests := []struct {
+		name    string
+		change  func(*Request)
+		prof    *profile.Profile
+		owner   Grants
+		rule    string // of the Denial that is wanted
+		text    string // in the error's text, or in Plan.Grants
+		unread  bool   // a RequestError is wanted
+		inspect func(t *testing.T, p Plan)
+	}{
+		// Limits.
+		{name: "nothing asked gives the profile", inspect: func(t *testing.T, p Plan) {
+			if p.Limits != small.Limits {
+				t.Errorf("limits %+v", p.Limits)
+			}
+		}},
+		{name: "narrower is free", change: func(r *Request) { r.Limits = profile.Limits{Timeout: time.Second, Processes: 1} }, inspect: func(t *testing.T, p Plan) {
+			if p.Limits.Timeout != time.Second || p.Limits.Processes != 1 || len(p.Grants) != 0 {
+				t.Errorf("%+v, grants %v", p.Limits, p.Grants)
+			}
+		}},
+		{name: "up to max is free", change: func(r *Request) { r.Client = ClientMCP; r.Limits.MemoryBytes = 1 << 30 }, inspect: func(t *testing.T, p Plan) {
+			if p.Limits.MemoryBytes != 1<<30 || len(p.Grants) != 0 {
+				t.Errorf("%+v, grants %v", p.Limits, p.Grants)
+			}
+		}},
+		{name: "timeout beyond max over the API needs an approval", change: func(r *Request) { r.Limits.Timeout = time.Hour }, rule: RuleApproval, text: "approval needed for timeout 1h, where profile small allows 2m"},
+		{name: "memory beyond max from a note needs an approval", change: func(r *Request) { r.Client = ClientNote; r.Limits.MemoryBytes = 2 << 30 }, rule: RuleApproval, text: "memory 2GiB, where profile small allows 1GiB"},
+		{name: "memory beyond max over MCP is refused", change: func(r *Request) { r.Client = ClientMCP; r.Limits.MemoryBytes = 2 << 30 }, rule: RuleMemory, text: "ask for no more than 1GiB"},
+		{name: "timeout beyond max over MCP is refused", change: func(r *Request) { r.Client = ClientMCP; r.Limits.Timeout = time.Hour }, rule: RuleTimeout},
+		{name: "cpus beyond max over MCP are refused", change: func(r *Request) { r.Client = ClientMCP; r.Limits.CPUs = 2 }, rule: RuleCPUs},
+		{name: "processes beyond max over MCP are refused", change: func(r *Request) { r.Client = ClientMCP; r.Limits.Processes = 65 }, rule: RuleProcesses},
+		{name: "workspace beyond max over MCP is refused", change: func(r *Request) { r.Client = ClientMCP; r.Limits.WorkspaceBytes = 1 << 40 }, rule: RuleDisk},
+		{name: "tmp beyond max over MCP is refused", change: func(r *Request) { r.Client = ClientMCP; r.Limits.TmpBytes = 1 << 40 }, rule: RuleDisk},
+		{name: "shm beyond max over MCP is refused", change: func(r *Request) { r.Client = ClientMCP; r.Limits.ShmBytes = 1 << 40 }, rule: RuleDisk},
+		{name: "output beyond max over MCP is refused", change: func(r *Request) { r.Client = ClientMCP; r.Limits.OutputBytes = 1 << 40 }, rule: RuleOutput},
+		{name: "the owner's grant is enough", change: func(r *Request) { r.Client = ClientMCP; r.Limits.MemoryBytes = 2 << 30 }, owner: Grants{Max: profile.Limits{MemoryBytes: 4 << 30}}, text: "memory 2GiB (config)"},
+		{name: "beyond the owner's grant", change: func(r *Request) { r.Client = ClientMCP; r.Limits.MemoryBytes = 8 << 30 }, owner: Grants{Max: profile.Limits{MemoryBytes: 4 << 30}}, rule: RuleMemory, text: "allows 4GiB"},
+		{name: "the invoker's flag is a grant", change: func(r *Request) { r.Client = ClientCLI; r.Limits.MemoryBytes = 8 << 30 }, text: "memory 8GiB (invoker)"},
+		{name: "every refusal at once", change: func(r *Request) {
+			r.Client, r.Limits.MemoryBytes, r.Limits.Timeout = ClientMCP, 8<<30, time.Hour
+		}, rule: RuleTimeout, text: "; also denied by rule memory"},
+		{name: "negative limit", change: func(r *Request) { r.Limits.Timeout = -1 }, unread: true, text: "timeout -1ns is negative"},
+		{name: "cpus that are no number", change: func(r *Request) { r.Client = ClientCLI; r.Limits.CPUs = math.NaN() }, unread: true},
+		{name: "endless cpus", change: func(r *Request) { r.Client = ClientCLI; r.Limits.CPUs = math.Inf(1) }, unread: true, text: "more than 1024"},
+		{name: "profile without limits", prof: &profile.Profile{Name: "x", Network: "deny"}, unread: true, text: "profile x has no timeout"},
+
+		// Network.
+		{name: "network of the profile", prof: &open, inspect: func(t *testing.T, p Plan) {
+			if p.Network != "loopback" {
+				t.Error(p.Network)
+			}
+		}},
+		{name: "narrower network", prof: &open, change: func(r *Request) { r.Client = ClientMCP; r.Network = "deny" }, inspect: func(t *testing.T, p Plan) {
+			if p.Network != "deny" {
+				t.Error(p.Network)
+			}
+		}},
+		{name: "loopback by the invoker", change: func(r *Request) { r.Client = ClientCLI; r.Network = "loopback" }, text: "network loopback (invoker)"},
+		{name: "loopback over the API", change: func(r *Request) { r.Network = "loopback" }, rule: RuleApproval, text: "approval needed for network loopback"},
+		{name: "loopback over MCP", change: func(r *Request) { r.Client = ClientMCP; r.Network = "loopback" }, rule: RuleNetwork},
+		{name: "allow is not widened silently", change: func(r *Request) { r.Client = ClientCLI; r.Network = "allow" }, rule: RuleNetwork, text: "no egress gateway"},
+		{name: "allow with any approval", change: func(r *Request) { r.Client = ClientCLI; r.Network = "allow"; r.Approve = "x" }, rule: RuleNetwork},
+		{name: "hosts cannot be kept to", change: func(r *Request) { r.Client = ClientCLI; r.Hosts = []string{"example.org:443"} }, rule: RuleNetwork, text: "no egress gateway"},
+		{name: "hosts over MCP without grant", change: func(r *Request) { r.Client = ClientMCP; r.Hosts = []string{"example.org:443"} }, rule: RuleNetwork, text: "network example.org:443 is beyond"},
+		{name: "host without port", change: func(r *Request) { r.Hosts = []string{"example.org"} }, unread: true, text: `host "example.org" has no port`},
+		{name: "host with scheme", change: func(r *Request) { r.Hosts = []string{"https://example.org:443"} }, unread: true},
+		{name: "host with bad port", change: func(r *Request) { r.Hosts = []string{"example.org:0"} }, unread: true},
+		{name: "wildcard host", change: func(r *Request) { r.Hosts = []string{"*.example.org:443"} }, unread: true},
+		{name: "IPv6 host without brackets", change: func(r *Request) { r.Hosts = []string{"::1:80"} }, unread: true},
+		{name: "IPv6 host in brackets", change: func(r *Request) { r.Client = ClientCLI; r.Hosts = []string{"tcp:[2001:db8::1]:80"} }, rule: RuleNetwork},
+		{name: "hosts beside deny", change: func(r *Request) { r.Network = "deny"; r.Hosts = []string{"example.org:443"} }, unread: true, text: "takes no hosts"},
+		{name: "allowlist without hosts", change: func(r *Request) { r.Network = "allowlist" }, unread: true},
+		{name: "unknown network", change: func(r *Request) { r.Network = "open" }, unread: true, text: `network "open" is not one of`},
+
+		// Isolation and watcher: refused, since nothing here keeps the promise.
+		{name: "microvm", change: func(r *Request) { r.Client = ClientCLI; r.Isolation = "microvm" }, rule: RuleIsolation},
+		{name: "unknown isolation", change: func(r *Request) { r.Isolation = "air-gap" }, unread: true},
+		{name: "watch required", change: func(r *Request) { r.Client = ClientCLI; r.RequireWatch = true }, rule: RuleWatch},
+		{name: "unknown client denies", change: func(r *Request) { r.Client = "browser" }, unread: true},
+		{name: "no client denies", change: func(r *Request) { r.Client = "" }, unread: true},
+		{name: "driver is a path", change: func(r *Request) { r.Driver = "../x" }, unread: true},
+
+		// Names.
+		{name: "code outside", change: func(r *Request) { r.Code = code("../x.py", "") }, unread: true, text: "does not lie inside /workspace"},
+		{name: "code absolute", change: func(r *Request) { r.Code = code("/etc/x.py", "") }, unread: true},
+		{name: "code unclean", change: func(r *Request) { r.Code = code("a/../b.py", "") }, unread: true},
+		{name: "code with NUL", change: func(r *Request) { r.Code = code("a\x00.py", "") }, unread: true},
+		{name: "code where silk keeps its own", change: func(r *Request) { r.Code = code(".silk/x.py", "") }, unread: true},
+		{name: "code without bytes or directory", change: func(r *Request) { r.Code = &Code{Name: "x.py"} }, unread: true},
+		{name: "code inside the directory", change: func(r *Request) { r.Code, r.Dir = &Code{Name: "sub/x.py"}, "/home/u/p" }, inspect: func(t *testing.T, p Plan) {
+			if !slices.Equal(p.Args, []string{"python3", "sub/x.py", "true"}) || p.HostDir != "/home/u/p" {
+				t.Errorf("%v in %s", p.Args, p.HostDir)
+			}
+		}},
+		{name: "relative directory", change: func(r *Request) { r.Dir = "p" }, unread: true},
+		{name: "relative file", change: func(r *Request) { r.Files = []string{"p"} }, unread: true},
+		{name: "the root as a file", change: func(r *Request) { r.Files = []string{"/"} }, unread: true},
+		{name: "two files with one name", change: func(r *Request) { r.Files = []string{"/a/x", "/b/x"} }, unread: true, text: "would both be /workspace/x"},
+		{name: "file named like the code", change: func(r *Request) { r.Code, r.Files = code("x.py", ""), []string{"/b/x.py"} }, unread: true},
+
+		// Mounts.
+		{name: "mount from a store", change: mount("/srv/data/set", "/workspace/in"), owner: store, text: "mount /srv/data/set on /workspace/in (config)"},
+		{name: "mount of the store itself, target by name", change: mount("/srv/data", ""), owner: store, text: "on /workspace/data (config)"},
+		{name: "mount from elsewhere", change: mount("/etc", ""), owner: store, rule: RuleMount, text: "lies in no store"},
+		{name: "mount from elsewhere by the invoker", change: func(r *Request) { r.Client = ClientCLI; r.Mounts = []Mount{{"/etc", ""}} }, owner: store, rule: RuleMount},
+		{name: "mount from a directory with a store's name as prefix", change: mount("/srv/data-evil", ""), owner: store, rule: RuleMount},
+		{name: "mount with ..", change: mount("/srv/data/../../etc", ""), owner: store, rule: RuleMount},
+		{name: "mount onto the workspace", change: mount("/srv/data", "/workspace"), owner: store, rule: RuleMount},
+		{name: "mount above the workspace", change: mount("/srv/data", "/"), owner: store, rule: RuleMount},
+		{name: "mount beside the workspace", change: mount("/srv/data", "/workspace-evil/x"), owner: store, rule: RuleMount},
+		{name: "mount out of the workspace", change: mount("/srv/data", "/workspace/../etc"), owner: store, rule: RuleMount},
+		{name: "mount over silk's own", change: mount("/srv/data", "/workspace/.silk"), owner: store, rule: RuleMount},
+		{name: "relative mount", change: mount("data", ""), owner: store, unread: true},
+		{name: "two mounts on one target", change: func(r *Request) { r.Mounts = []Mount{{"/srv/data/a", "/workspace/x"}, {"/srv/data/b", "/workspace/x"}} }, owner: store, unread: true},
+		{name: "mount over the code", change: func(r *Request) {
+			r.Code, r.Mounts = code("in/x.py", ""), []Mount{{"/srv/data", "/workspace/in"}}
+		}, owner: store, unread: true, text: "would hide /workspace/in/x.py"},
+		{name: "relative store matches nothing", change: mount("/srv/data", ""), owner: Grants{Stores: []string{"srv", "/srv/../srv"}}, rule: RuleMount},
+
+		// Environment.
+		{name: "environment is whole and sorted", change: func(r *Request) { r.Env = []string{"B=2=3", "A=", "TZ=X"} }, inspect: func(t *testing.T, p Plan) {
+			if !slices.Equal(p.Env, []string{"A=", "B=2=3", "HOME=/workspace", "TZ=X"}) {
+				t.Error(p.Env)
+			}
+		}},
+		{name: "environment without =", change: func(r *Request) { r.Env = []string{"A"} }, unread: true, text: `"A" is not KEY=VALUE`},
+		{name: "environment without name", change: func(r *Request) { r.Env = []string{"=A"} }, unread: true},
+		{name: "environment with odd name", change: func(r *Request) { r.Env = []string{"A B=C"} }, unread: true},
+		{name: "environment name that begins with a digit", change: func(r *Request) { r.Env = []string{"1A=C"} }, unread: true},
+		{name: "environment with NUL", change: func(r *Request) { r.Env = []string{"A=s\x00secret"} }, unread: true, text: "environment variable A holds"},
+		{name: "environment too long", change: func(r *Request) { r.Env = []string{"A=" + strings.Repeat("x", maxText)} }, unread: true},
+		{name: "terminal", change: func(r *Request) { r.Terminal, r.HasStdin = true, true }, inspect: func(t *testing.T, p Plan) {
+			if !p.Terminal || p.Stdin || !slices.Contains(p.Env, "TERM=xterm-256color") {
+				t.Errorf("%+v", p)
+			}
+		}},
+		{name: "deterministic", change: func(r *Request) { r.Client, r.Deterministic, r.Limits.CPUs = ClientCLI, true, 4 }, inspect: func(t *testing.T, p Plan) {
+			if p.Limits.CPUs != 1 || !slices.Contains(p.Env, "PYTHONHASHSEED=0") {
+				t.Errorf("%v %v", p.Limits.CPUs, p.Env)
+			}
+		}},
+
+		// Commands.
+		{name: "nothing to run", change: func(r *Request) { r.Args = nil }, unread: true, text: "nothing to run"},
+		{name: "a terminal has a shell", change: func(r *Request) { r.Args, r.Terminal = nil, true }, inspect: func(t *testing.T, p Plan) {
+			if !slices.Equal(p.Args, []string{"sh"}) {
+				t.Error(p.Args)
+			}
+		}},
+		{name: "empty command", change: func(r *Request) { r.Args = []string{""} }, unread: true},
+		{name: "argument with NUL", change: func(r *Request) { r.Args = []string{"a", "b\x00"} }, unread: true},
+		{name: "arguments too long together", change: func(r *Request) { r.Args = slices.Repeat([]string{strings.Repeat("x", 100_000)}, 30) }, unread: true},
+		{name: "language by extension", change: func(r *Request) { r.Code = code("x.sh", "") }, inspect: wantArgs("sh", "x.sh", "true")},
+		{name: "language by shebang", change: func(r *Request) { r.Code = code("x", "#!/usr/bin/env node\n1") }, inspect: wantArgs("node", "x", "true")},
+		{name: "language of the profile", change: func(r *Request) { r.Code = code("x", "print(1)") }, inspect: wantArgs("python3", "x", "true")},
+		{name: "language that is named", change: func(r *Request) { r.Code, r.Language = code("x.py", ""), "jq" }, inspect: wantArgs("jq", "-f", "x.py", "true")},
+		{name: "unknown interpreter is not guessed", change: func(r *Request) { r.Code = code("x", "#!/usr/bin/ruby\n") }, unread: true, text: `no language is known for "x"`},
+		{name: "unknown language", change: func(r *Request) { r.Code, r.Language = code("x", ""), "cobol" }, unread: true, text: `no language is known for "cobol"`},
+		{name: "name like an option", change: func(r *Request) { r.Code = code("--version.py", "") }, inspect: wantArgs("python3", "./--version.py", "true")},
+		{name: "compiled", change: func(r *Request) { r.Code = code("x y.c", "") }, inspect: func(t *testing.T, p Plan) {
+			wantArgs("sh", "-c", compileScript, "compile", "6", "gcc", "-O2", "-o", "/workspace/.silk/main", "x y.c", "-lm", "/workspace/.silk/main", "true")(t, p)
+			if !p.Compile || !slices.Equal(p.MakeDirs, []string{".cachedir", ".silk"}) {
+				t.Errorf("compile %v, directories %v", p.Compile, p.MakeDirs)
+			}
+		}},
+		{name: "compiled without spawning", change: func(r *Request) { r.Code, r.NoSpawn = code("x.go", ""), true }, rule: RuleSpawn},
+		{name: "every fault at once", change: func(r *Request) { r.Args, r.Env, r.Network = nil, []string{"A"}, "open" }, unread: true, text: "nothing to run: give a file, code or a command; environment"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			req, prof := plainRequest(), small
+			if tt.change != nil {
+				tt.change(&req)
+			}
+			if tt.prof != nil {
+				prof = *tt.prof
+			}
+			plan, err := Decide(req, prof, tt.owner)
+			var denial *Denial
+			var unread *RequestError
+			switch {
+			case tt.unread:
+				if !errors.As(err, &unread) || !strings.Contains(err.Error(), tt.text) {
+					t.Fatalf("got %v, want an unreadable request with %q", err, tt.text)
+				}
+			case tt.rule != "":
+				if !errors.As(err, &denial) || denial.Rule != tt.rule || !strings.Contains(err.Error(), tt.text) {
+					t.Fatalf("got %v, want rule %s with %q", err, tt.rule, tt.text)
+				}
+				if denial.Fix == "" || denial.Detail == "" {
+					t.Errorf("a refusal must say what can be done: %+v", denial)
+				}
+			case err != nil:
+				t.Fatal(err)
+			case tt.text != "" && !slices.ContainsFunc(plan.Grants, func(g string) bool { return strings.Contains(g, tt.text) }):
+				t.Errorf("grants %q, want %q", plan.Grants, tt.text)
+			}
+			if tt.inspect != nil {
+				tt.inspect(t, plan)
+			}
+		})
+	}
+}
+
+func wantArgs(args ...string) func(*testing.T, Plan) {
+	return func(t *testing.T, p Plan) {
+		t.Helper()
+		if !slices.Equal(p.Args, args) {
+			t.Errorf("args %q, want %q", p.Args, args)
+		}
+	}
+}
+
+func TestApprovalIsForOnePlan(t *testing.T) {
+	req := plainRequest()
+	req.Limits.MemoryBytes = 2 << 30
+	plan, err := Decide(req, small, Grants{})
+	if d, ok := AsDenial(err); !ok || d.Rule != RuleApproval || !strings.Contains(d.Fix, plan.Hash()) {
+		t.Fatalf("got %v", err)
+	}
+	req.Approve = plan.Hash()
+	approved, err := Decide(req, small, Grants{})
+	if err != nil || approved.Hash() != req.Approve || !slices.Equal(approved.Grants, []string{"memory 2GiB (approval)"}) {
+		t.Fatalf("the approved plan: %v, grants %q", err, approved.Grants)
+	}
+	changes := map[string]func(*Request){
+		"command":     func(r *Request) { r.Args = []string{"false"} },
+		"memory":      func(r *Request) { r.Limits.MemoryBytes++ },
+		"environment": func(r *Request) { r.Env = []string{"A=1"} },
+		"code":        func(r *Request) { r.Code = &Code{Name: "x.py", Bytes: []byte("1"), SHA256: "1"} },
+		"directory":   func(r *Request) { r.Dir = "/x" },
+		"stdin":       func(r *Request) { r.HasStdin = true },
+	}
+	for name, change := range changes {
+		other := req
+		change(&other)
+		if _, err := Decide(other, small, Grants{}); err == nil {
+			t.Errorf("the approval was taken for another %s", name)
+		}
+	}
+}
+
+// TestNeverWider asks for anything through every door but the local command line, without any grant: whatever is decided
+// is no wider than the profile.
+func TestNeverWider(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		req := Request{
+			Client:  rapid.SampledFrom([]Client{ClientAPI, ClientNote, ClientMCP}).Draw(t, "client"),
+			Args:    rapid.SliceOfN(rapid.String(), 0, 3).Draw(t, "args"),
+			Network: rapid.SampledFrom([]string{"", "deny", "loopback", "allow", "allowlist"}).Draw(t, "network"),
+			Hosts:   rapid.SliceOfN(rapid.SampledFrom([]string{"a:1", "example.org:443"}), 0, 1).Draw(t, "hosts"),
+			Approve: rapid.String().Draw(t, "approve"),
+			Limits: profile.Limits{
+				Timeout:     time.Duration(rapid.Int64().Draw(t, "timeout")),
+				MemoryBytes: rapid.Int64().Draw(t, "memory"),
+				CPUs:        rapid.Float64().Draw(t, "cpus"),
+				Processes:   rapid.Int().Draw(t, "processes"),
+				OutputBytes: rapid.Int64().Draw(t, "output"),
+			},
+		}
+		plan, err := Decide(req, small, Grants{})
+		if err != nil {
+			return
+		}
+		top, l := small.Max.Or(small.Limits), plan.Limits
+		if l.Timeout > top.Timeout || l.MemoryBytes > top.MemoryBytes || l.CPUs > top.CPUs || l.Processes > top.Processes || l.OutputBytes > top.OutputBytes {
+			t.Fatalf("%+v is wider than %+v", l, top)
+		}
+		if l.Timeout <= 0 || l.MemoryBytes <= 0 || l.CPUs <= 0 || l.Processes <= 0 || l.WorkspaceBytes <= 0 || l.TmpBytes <= 0 || l.ShmBytes <= 0 || l.OutputBytes <= 0 {
+			t.Fatalf("a limit is not set: %+v", l)
+		}
+		if plan.Network != "deny" || len(plan.Hosts) != 0 || len(plan.Grants) != 0 {
+			t.Fatalf("network %s, hosts %v, grants %v", plan.Network, plan.Hosts, plan.Grants)
+		}
+	})
+}
+
+func TestProfileFor(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		req  Request
+		want string
+	}{
+		{"named", Request{Profile: "team:x", Language: "python"}, "team:x"},
+		{"by language", Request{Language: "c", Code: &Code{Name: "x"}}, "lab:repo"},
+		{"by extension", Request{Code: &Code{Name: "x.ts"}}, "lab:node"},
+		{"by first line", Request{Code: &Code{Name: "x", Bytes: []byte("#!/usr/bin/python3\n")}}, "lab:python"},
+		{"a command says nothing", Request{Args: []string{"python3"}}, "lab:text"},
+		{"unknown code", Request{Code: &Code{Name: "x.dat"}}, "lab:text"},
+	} {
+		if got := ProfileFor(tt.req); got != tt.want {
+			t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+// The built-in profiles all give a usable plan for every language that is theirs.
+func TestBuiltinProfilesGivePlans(t *testing.T) {
+	for _, l := range profile.Languages() {
+		prof, err := (*profile.Set)(nil).Lookup(l.Profile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req := Request{Client: ClientMCP, Code: &Code{Name: l.File, Bytes: []byte{}, SHA256: "0"}}
+		plan, err := Decide(req, prof, Grants{})
+		if err != nil || plan.Language != l.Name || plan.Image != l.Profile {
+			t.Errorf("%s: language %q, image %q, %v", l.Name, plan.Language, plan.Image, err)
+		}
+	}
+}
+
+func ExampleDecide() {
+	prof, err := profile.NewSet().Lookup("lab:python")
+	if err != nil {
+		panic(err)
+	}
+	req := Request{Client: ClientMCP, Code: &Code{Name: "main.py", Bytes: []byte("print(1)")}, Network: "allow"}
+	_, err = Decide(req, prof, Grants{})
+	fmt.Println(err)
+
+	req.Network = ""
+	plan, err := Decide(req, prof, Grants{})
+	fmt.Println(plan.Args, plan.Network, profile.FormatBytes(plan.Limits.MemoryBytes), err)
+	// Output:
+	// denied by rule network: the internet cannot be reached: this version has no egress gateway, and nothing but loopback can be kept inside without one; use --net deny or --net loopback
+	// [python3 main.py] deny 512MiB <nil>
+}

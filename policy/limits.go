@@ -1,0 +1,87 @@
+package policy
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/silk-sandbox/silk/profile"
+)
+
+const (
+	maxCPUs      = 1024  // more than any machine that we know; it keeps infinity out
+	maxProcesses = 32768 // the usual pid_max, proc(5)
+)
+
+// limits settles every number: what is asked for, else what the profile gives; at most what the profile allows, the
+// owner's configuration grants, or the client may grant.
+func (d *decision) limits() {
+	asked, base := d.req.Limits, d.prof.Limits
+	top := d.prof.Max.Or(base)
+	granted := d.owner.Max
+
+	l := &d.plan.Limits
+	l.Timeout = settle(d, RuleTimeout, "timeout", asked.Timeout, base.Timeout, top.Timeout, granted.Timeout, formatTimeout)
+	l.MemoryBytes = settle(d, RuleMemory, "memory", asked.MemoryBytes, base.MemoryBytes, top.MemoryBytes, granted.MemoryBytes, profile.FormatBytes)
+	l.CPUs = settle(d, RuleCPUs, "cpus", asked.CPUs, base.CPUs, top.CPUs, granted.CPUs, formatFloat)
+	l.Processes = settle(d, RuleProcesses, "processes", asked.Processes, base.Processes, top.Processes, granted.Processes, strconv.Itoa)
+	l.WorkspaceBytes = settle(d, RuleDisk, "workspace", asked.WorkspaceBytes, base.WorkspaceBytes, top.WorkspaceBytes, granted.WorkspaceBytes, profile.FormatBytes)
+	l.TmpBytes = settle(d, RuleDisk, "tmp", asked.TmpBytes, base.TmpBytes, top.TmpBytes, granted.TmpBytes, profile.FormatBytes)
+	l.ShmBytes = settle(d, RuleDisk, "shm", asked.ShmBytes, base.ShmBytes, top.ShmBytes, granted.ShmBytes, profile.FormatBytes)
+	l.OutputBytes = settle(d, RuleOutput, "output", asked.OutputBytes, base.OutputBytes, top.OutputBytes, granted.OutputBytes, profile.FormatBytes)
+
+	if l.CPUs > maxCPUs {
+		d.fault("cpus %s is more than %d", formatFloat(l.CPUs), maxCPUs)
+	}
+	if l.Processes > maxProcesses {
+		d.fault("processes %d is more than %d", l.Processes, maxProcesses)
+	}
+	if d.req.Deterministic {
+		l.CPUs = min(l.CPUs, 1) // two processors order threads by chance
+	}
+}
+
+// settle decides one number. Zero in asked means the profile's base; zero in granted means that the owner grants nothing.
+func settle[T int | int64 | float64 | time.Duration](d *decision, rule, name string, asked, base, top, granted T, format func(T) string) T {
+	switch {
+	case !(asked >= 0): // NaN too
+		d.fault("%s %s is negative", name, format(asked))
+		return base
+	case asked == 0:
+		asked = base
+	}
+	if !(asked > 0) {
+		d.fault("profile %s has no %s", d.prof.Name, name)
+		return base
+	}
+	switch {
+	case asked <= max(top, base):
+	case asked <= granted:
+		d.plan.Grants = append(d.plan.Grants, fmt.Sprintf("%s %s (config)", name, format(asked)))
+	default:
+		d.widen(rule, name+" "+format(asked), format(max(top, base, granted)))
+	}
+	return asked
+}
+
+func formatFloat(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
+
+// formatTimeout writes 2m0s as 2m.
+func formatTimeout(t time.Duration) string {
+	s := t.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+func list(items []string) string {
+	if len(items) < 2 {
+		return strings.Join(items, "")
+	}
+	return strings.Join(items[:len(items)-1], ", ") + " and " + items[len(items)-1]
+}
