@@ -11,7 +11,6 @@ VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo 
 BUILD       := $(GO) build -trimpath -buildvcs=false
 TOOL        := $(GO) tool -modfile=tools/go.mod
 CROSS       := darwin/arm64 windows/amd64 linux/arm64
-
 # FAST are the packages that do not link the sandbox kernel, WHOLE the others and the tests of silk as one piece.
 FAST  = $(shell $(GO) list -f '{{.ImportPath}} {{join .Deps " "}}' ./... | grep -v -e ' gvisor.dev/' -e '^[^ ]*/tests/' | cut -d' ' -f1)
 WHOLE = $(filter-out $(FAST),$(shell $(GO) list ./...))
