@@ -1,0 +1,3 @@
+// Package lockfile makes files that say whether their maker is still alive: the kernel drops the lock when the process
+// ends, however it ends.
+package lockfile

@@ -1,0 +1,81 @@
+//go:build unix
+
+package lockfile
+
+import (
+	"bufio"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+func held(t *testing.T, path string) bool {
+	t.Helper()
+	h, err := Held(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func TestHeldUntilRemoved(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	if held(t, path) {
+		t.Error("a file that is not there is held")
+	}
+	l, err := Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !held(t, path) {
+		t.Error("not held by its maker")
+	}
+	if _, err := Create(path); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("a second Create: %v", err)
+	}
+	if err := l.Remove(); err != nil {
+		t.Fatal(err)
+	}
+	if held(t, path) {
+		t.Error("held after Remove")
+	}
+}
+
+// TestKilledMakerHoldsNothing makes the lock in a process that is then killed.
+func TestKilledMakerHoldsNothing(t *testing.T) {
+	if path := os.Getenv("SILK_LOCKFILE_TEST"); path != "" {
+		if _, err := Create(path); err != nil {
+			t.Fatal(err)
+		}
+		os.Stdout.WriteString("locked\n")
+		select {}
+	}
+	path := filepath.Join(t.TempDir(), "lock")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilledMakerHoldsNothing$")
+	cmd.Env = append(os.Environ(), "SILK_LOCKFILE_TEST="+path)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "locked\n" {
+		t.Fatalf("the maker said %q, %v", line, err)
+	}
+	if !held(t, path) {
+		t.Error("not held while its maker lives")
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err == nil {
+		t.Error("the killed maker ended well")
+	}
+	if held(t, path) {
+		t.Error("held after its maker was killed")
+	}
+}
