@@ -1,0 +1,215 @@
+package recipe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/silk-sandbox/silk/image"
+)
+
+// lockInImage is where an image keeps the lock that it was made from, so that it can always be made again.
+const lockInImage = "usr/share/silk/lock.json"
+
+// extras are what an image file adds to a recipe: things that no lock lists because they are local files.
+type extras func(t *image.Tree) error
+
+// Build makes the image that lock describes, puts it into config.Store and tags it with the recipe's name. Equal lock,
+// recipe and Compile give an equal digest, wherever and from whatever mirror. An interrupted build goes on where
+// its downloads ended; on error the store is as before.
+//
+// If the archive does not have a locked version any more, the recipe is resolved again with apt, config.Notice is told,
+// and the image has the new lock in /usr/share/silk/lock.json; with config.Frozen it is an error instead.
+func Build(ctx context.Context, r Recipe, lock Lock, config Config) (image.Image, error) {
+	return build(ctx, r, lock, config, nil)
+}
+
+func build(ctx context.Context, r Recipe, lock Lock, config Config, more extras) (image.Image, error) {
+	config = config.withDefaults()
+	img, err := func() (image.Image, error) {
+		if config.Cache == "" || config.Store == nil {
+			return image.Image{}, errors.New("neither cache nor store is configured")
+		}
+		if err := lock.validate(); err != nil {
+			return image.Image{}, fmt.Errorf("lock: %w", err)
+		}
+		lock, err := download(ctx, r, lock, config)
+		if err != nil {
+			return image.Image{}, err
+		}
+		return assemble(ctx, r, lock, config, more)
+	}()
+	if err != nil {
+		return image.Image{}, fmt.Errorf("build %s: %w", r.Name, err)
+	}
+	return img, nil
+}
+
+// download brings everything in lock into the cache, and returns the lock that was followed in the end.
+func download(ctx context.Context, r Recipe, lock Lock, config Config) (Lock, error) {
+	archive, err := archiveClient(config)
+	if err != nil {
+		return Lock{}, err
+	}
+	m := &mirror{config: config, client: archive, suite: lock.Suite}
+	gone, err := downloadPackages(ctx, lock, config, m)
+	if err != nil {
+		return Lock{}, err
+	}
+	if len(gone) > 0 {
+		if lock, err = replace(ctx, r, lock, gone, config, m); err != nil {
+			return Lock{}, err
+		}
+		if gone, err = downloadPackages(ctx, lock, config, m); err == nil && len(gone) > 0 {
+			err = fmt.Errorf("%w, though apt has just named it", gone[0])
+		}
+		if err != nil {
+			return Lock{}, err
+		}
+	}
+	return lock, downloadTarballs(ctx, lock, config)
+}
+
+func downloadPackages(ctx context.Context, lock Lock, config Config, m *mirror) ([]*goneError, error) {
+	var lacking []Package
+	var total int64
+	for _, p := range lock.Packages {
+		have, err := p.item(config.Cache, "").cached()
+		if err != nil {
+			return nil, err
+		}
+		if !have {
+			lacking = append(lacking, p)
+			total += p.Size
+		}
+	}
+	if len(lacking) == 0 {
+		return nil, nil
+	}
+	from, err := m.source(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var items []item
+	for _, p := range lacking {
+		items = append(items, p.item(config.Cache, from.uri))
+	}
+	return newFetcher(m.client, counter(config.Progress, total, "downloading packages")).all(ctx, items)
+}
+
+// replace resolves r again because the archive has not got some of lock's packages any more.
+func replace(ctx context.Context, r Recipe, lock Lock, gone []*goneError, config Config, m *mirror) (Lock, error) {
+	if config.Frozen {
+		return Lock{}, fmt.Errorf("%w; --frozen forbids to take a newer one", gone[0])
+	}
+	if len(r.Packages) == 0 {
+		return Lock{}, gone[0]
+	}
+	newer, err := refresh(ctx, r, config, m)
+	if err != nil {
+		return Lock{}, fmt.Errorf("%w, and no newer one was found: %w", gone[0], err)
+	}
+	changed := 0
+	for _, p := range newer.Packages {
+		if !slices.Contains(lock.Packages, p) {
+			changed++
+		}
+	}
+	config.Notice(fmt.Sprintf("%s: %v; %d packages are taken in their current versions, so the digest differs from the locked one's", r.Name, gone[0], changed))
+	return newer, nil
+}
+
+func downloadTarballs(ctx context.Context, lock Lock, config Config) error {
+	var lacking []Tarball
+	for _, t := range lock.NPM {
+		have, err := t.item(config.Cache, "").cached()
+		if err != nil {
+			return err
+		}
+		if !have {
+			lacking = append(lacking, t)
+		}
+	}
+	if len(lacking) == 0 {
+		return nil
+	}
+	base, err := registry(ctx, config)
+	if err != nil {
+		return err
+	}
+	var items []item
+	for _, t := range lacking {
+		items = append(items, t.item(config.Cache, base))
+	}
+	gone, err := newFetcher(client(config.Proxy), counter(config.Progress, -1, "downloading npm packages")).all(ctx, items)
+	if err == nil && len(gone) > 0 {
+		err = gone[0]
+	}
+	return err
+}
+
+// assemble makes the image from the cache.
+func assemble(ctx context.Context, r Recipe, lock Lock, config Config, more extras) (image.Image, error) {
+	t, err := image.NewTree(image.TreeConfig{SpoolDir: config.SpoolDir})
+	if err != nil {
+		return image.Image{}, err
+	}
+	defer t.Close()
+	if err := fill(ctx, t, r, lock, config, more); err != nil {
+		return image.Image{}, err
+	}
+	config.Progress(0, -1, "writing the image")
+	meta := image.Meta{
+		Source:       "build " + r.Name,
+		Licences:     "/usr/share/doc/*/copyright and /usr/share/common-licenses in the image",
+		Env:          map[string]string{"PATH": "/usr/local/bin:/usr/bin:/bin"},
+		Interpreters: found(t),
+	}
+	for _, p := range lock.Packages {
+		meta.Packages = append(meta.Packages, image.Package{Name: p.Name, Version: p.Version, Arch: lock.Arch, SHA256: p.SHA256})
+	}
+	for _, n := range lock.NPM {
+		meta.Packages = append(meta.Packages, image.Package{Name: "npm:" + n.Name, Version: n.Version})
+	}
+	slices.SortFunc(meta.Packages, func(a, b image.Package) int { return strings.Compare(a.Name, b.Name) })
+	return config.Store.Put(ctx, t.WriteEROFS, meta, r.Name)
+}
+
+// fill puts everything into t.
+func fill(ctx context.Context, t *image.Tree, r Recipe, lock Lock, config Config, more extras) error {
+	var total int64
+	for _, p := range lock.Packages {
+		total += p.Size
+	}
+	if err := unpack(ctx, t, lock.Packages, config.Cache, r.Prune, counter(config.Progress, total, "unpacking packages")); err != nil {
+		return err
+	}
+	for _, n := range lock.NPM {
+		if err := unpackNPM(t, n.Name, n.item(config.Cache, "").path); err != nil {
+			return fmt.Errorf("unpack npm package %s %s: %w", n.Name, n.Version, err)
+		}
+	}
+	if more != nil {
+		if err := more(t); err != nil {
+			return err
+		}
+	}
+	if err := repair(t); err != nil {
+		return fmt.Errorf("repair: %w", err)
+	}
+	data, err := lock.Marshal()
+	if err != nil {
+		return err
+	}
+	for _, f := range append(slices.Clone(r.Files), File{lockInImage, data}) {
+		if err := f.add(t); err != nil {
+			return err
+		}
+	}
+	if err := compile(ctx, t, config); err != nil {
+		return fmt.Errorf("compile Python files: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,59 @@
+// Command locks refreshes the committed locks of the lab images: make locks. It runs where apt is and writes into the
+// directory given as its argument.
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+
+	"github.com/silk-sandbox/silk/image/recipe"
+	"github.com/silk-sandbox/silk/internal/atomicfile"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "locks:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	if len(os.Args) != 2 {
+		return fmt.Errorf("usage: %s DIRECTORY", os.Args[0])
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return err
+	}
+	config := recipe.Config{
+		Mirror:      os.Getenv("SILK_MIRROR"),
+		NPMRegistry: os.Getenv("SILK_NPM_REGISTRY"),
+		NPMConfig:   []string{filepath.Join(home, ".npmrc"), "/etc/npmrc"},
+		Proxy:       http.ProxyFromEnvironment,
+	}
+	for _, r := range recipe.Recipes() {
+		lock, err := recipe.Refresh(ctx, r, config)
+		if err != nil {
+			return err
+		}
+		data, err := lock.Marshal()
+		if err != nil {
+			return err
+		}
+		if err := atomicfile.Write(filepath.Join(os.Args[1], recipe.LockFile(r.Name)), data, 0o644); err != nil {
+			return err
+		}
+		var bytes int64
+		for _, p := range lock.Packages {
+			bytes += p.Size
+		}
+		fmt.Printf("%s: %d packages, %d MB to download, %d npm packages\n", r.Name, len(lock.Packages), bytes>>20, len(lock.NPM))
+	}
+	return nil
+}

@@ -1,0 +1,136 @@
+package recipe
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/silk-sandbox/silk/image"
+)
+
+// CompileJob is a command to be run inside an image that is being built.
+type CompileJob struct {
+	Args           []string
+	Env            []string // the whole environment
+	WorkspaceBytes int64    // what /workspace must hold
+	MemoryBytes    int64    // enough, the workspace not counted
+}
+
+// pycPrefix is where the job puts compiled files: PREFIX/usr/lib/python3/x.cpython-313.pyc for /usr/lib/python3/x.py.
+const pycPrefix = "pyc"
+
+// compileScript compiles the directories in argv. A file with a syntax error (templates, test data) is passed over.
+// One worker, a fixed hash seed and unchecked hashes make it give the same bytes each time; unchecked, because the
+// image's modification times are not those of the packages.
+const compileScript = `import compileall, py_compile, sys
+sys.pycache_prefix = "/workspace/` + pycPrefix + `"
+for d in sys.argv[1:]:
+    compileall.compile_dir(d, quiet=2, workers=1, maxlevels=99, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+`
+
+// compileJob says how to compile the Python files in t; ok is false if there is no Python in it.
+func compileJob(t *image.Tree) (job CompileJob, ok bool) {
+	if _, ok := t.Stat("usr/bin/python3"); !ok {
+		return CompileJob{}, false
+	}
+	var dirs []string
+	var sources int64
+	for e := range t.All() {
+		if e.Mode.IsDir() && path.Dir(e.Path) == "/usr/lib" && strings.HasPrefix(path.Base(e.Path), "python3") {
+			dirs = append(dirs, e.Path)
+		}
+		if e.Mode.IsRegular() && path.Ext(e.Path) == ".py" {
+			sources += e.Size
+		}
+	}
+	return CompileJob{
+		Args:           append([]string{"/usr/bin/python3", "-S", "-c", compileScript}, dirs...),
+		Env:            []string{"PATH=/usr/bin:/bin", "HOME=/workspace", "LANG=C.UTF-8", "PYTHONHASHSEED=0", "PYTHONUTF8=1", "SOURCE_DATE_EPOCH=0"},
+		WorkspaceBytes: 4*sources + 64<<20, // compiled files are about as large as their sources
+		MemoryBytes:    1 << 30,
+	}, true
+}
+
+// compile lets config.Compile make .pyc files and adds them to t.
+func compile(ctx context.Context, t *image.Tree, config Config) error {
+	job, ok := compileJob(t)
+	if !ok || config.Compile == nil {
+		return nil
+	}
+	root, err := os.CreateTemp(config.SpoolDir, ".silk-root-*")
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := os.Remove(root.Name()); err != nil {
+		return err
+	}
+	config.Progress(0, -1, "compiling Python files")
+	buffered := bufio.NewWriterSize(root, 1<<20)
+	if err := errors.Join(t.WriteEROFS(buffered), buffered.Flush()); err != nil {
+		return err
+	}
+	var added int
+	err = config.Compile(ctx, root, job, func(workspace io.Reader) error {
+		added, err = addCompiled(t, workspace)
+		return err
+	})
+	if err == nil && added == 0 {
+		err = errors.New("python3 compiled nothing")
+	}
+	return err
+}
+
+// maxPycBytes bounds one compiled file; the largest in Debian main are below 4 MiB.
+const maxPycBytes = 64 << 20
+
+// addCompiled adds the compiled files in a tar stream of the job's workspace to t, each beside its source.
+func addCompiled(t *image.Tree, workspace io.Reader) (added int, err error) {
+	err = eachEntry(workspace, func(h *tar.Header, r io.Reader) error {
+		name, ok := strings.CutPrefix(strings.TrimPrefix(h.Name, "./"), pycPrefix+"/")
+		if !ok || h.Typeflag == tar.TypeDir {
+			return nil
+		}
+		dir, base := path.Split(name)
+		module, rest, _ := strings.Cut(base, ".cpython-")
+		switch source, ok := t.Lookup(dir + module + ".py"); {
+		case h.Typeflag != tar.TypeReg || !fs.ValidPath(name) || !strings.HasSuffix(rest, ".pyc") || h.Size > maxPycBytes:
+			return &image.RefusedError{Entry: h.Name, Reason: "is no compiled Python file"}
+		case !ok || !source.Mode.IsRegular():
+			return &image.RefusedError{Entry: h.Name, Reason: "has no source in the image"}
+		}
+		data, err := io.ReadAll(r)
+		if err != nil {
+			return err
+		}
+		// PEP 552: magic, then flags: bit 0 hash-based, bit 1 check the source.
+		if len(data) < 16 || binary.LittleEndian.Uint32(data[4:]) != 1 {
+			return &image.RefusedError{Entry: h.Name, Reason: "is not compiled with an unchecked hash"}
+		}
+		added++
+		return t.AddFile(dir+"__pycache__/"+base, 0o644, t.Epoch(), bytes.NewReader(data))
+	})
+	return added, err
+}
+
+// interpreters are the commands that a description of an image names, if it has them.
+var interpreters = []string{"awk", "bash", "cc", "gcc", "git", "go", "jq", "make", "node", "perl", "python3", "sh", "sqlite3"}
+
+// found returns which interpreters t has, by name.
+func found(t *image.Tree) map[string]string {
+	have := map[string]string{}
+	for _, name := range interpreters {
+		if e, ok := t.Stat("usr/bin/" + name); ok && e.Mode.IsRegular() {
+			have[name] = "/usr/bin/" + name
+		}
+	}
+	return have
+}

@@ -1,0 +1,122 @@
+package recipe
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+)
+
+// Recipe says what goes into an image, before versions are chosen.
+type Recipe struct {
+	Name    string // tag in the image store, "lab:python"
+	Summary string // one line for lists
+
+	Packages []string // Debian packages that are wanted; what they depend on comes with them
+	Omit     []string // packages that come as a dependency and that the image does without
+	NPM      []NPM    // npm packages, unpacked where Node looks on Debian: /usr/share/nodejs
+	Prune    []string // path.Match patterns of directories and files that are left out, relative to the root
+	Files    []File   // small files of our own, written last
+}
+
+// NPM names one npm package in one version. Its dependencies are not followed: a recipe lists each.
+type NPM struct {
+	Name    string
+	Version string
+}
+
+// File is a small file of our own in an image, mode 0644, owner root.
+type File struct {
+	Path string // relative to the root
+	Data []byte
+}
+
+// base is in every lab image: a POSIX shell, what scripts expect, time zones, terminal types, and user names that
+// resolve without /etc/passwd.
+var base = []string{
+	"base-files", "bash", "bsdextrautils", "coreutils", "dash", "diffutils", "findutils", "gawk", "grep", "gzip", "hostname", "libc-bin", "libnss-extrausers",
+	"ncurses-base", "ncurses-bin", "sed", "tar", "tzdata", "util-linux", "xz-utils",
+}
+
+// unused comes as a dependency of base and serves only the installation of packages or logging in.
+var unused = []string{"debconf", "libpam-modules", "libpam-modules-bin", "libpam-runtime"}
+
+//go:embed files
+var files embed.FS
+
+// Recipes returns the lab images in the order in which they are built and listed: the smallest first.
+func Recipes() []Recipe {
+	return []Recipe{
+		{
+			Name:     "lab:text",
+			Summary:  "POSIX shell and text tools",
+			Packages: with(base, "bc", "jq", "ripgrep", "sqlite3"),
+			Omit:     with(unused, "dpkg"),
+		},
+		{
+			Name:    "lab:python",
+			Summary: "Python 3 with numpy, pandas, scipy, sympy, matplotlib and pytest",
+			Packages: with(base, "ca-certificates", "fonts-dejavu-core", "libopenblas0-pthread", "python3", "python3-matplotlib",
+				"python3-numpy", "python3-pandas", "python3-pytest", "python3-scipy", "python3-sympy"),
+			// No display: Tk and X11 stay out. ca-certificates: only its bundle is wanted, not the tool.
+			Omit: with(unused, "blt", "dpkg", "libjs-jquery", "libjs-jquery-ui", "libtcl8.6", "libtk8.6", "libx11-6", "libx11-data",
+				"libxext6", "libxft2", "libxrender1", "libxss1", "lsb-base", "openssl", "python3-pil.imagetk", "python3-tk",
+				"python3.13-tk", "tk8.6-blt2.5", "unicode-data", "x11-common"),
+			Prune: []string{ // the packages' own test suites: 160 MB
+				"usr/lib/python3/dist-packages/*/tests", "usr/lib/python3/dist-packages/*/*/tests",
+				"usr/lib/python3/dist-packages/*/*/*/tests", "usr/lib/python3/dist-packages/*/*/*/*/tests",
+			},
+		},
+		{
+			Name:     "lab:node",
+			Summary:  "Node.js and TypeScript",
+			Packages: with(base, "ca-certificates", "nodejs"),
+			Omit:     with(unused, "dpkg", "openssl"),
+			NPM:      []NPM{{"amaro", "1.2.1"}},
+			Files:    typescript(),
+		},
+		{
+			Name:    "lab:repo",
+			Summary: "git, make, compilers, Python, Node.js and Go",
+			Packages: with(base, "build-essential", "ca-certificates", "file", "git", "golang-go", "jq", "less", "nodejs", "patch",
+				"procps", "python3", "python3-pytest", "ripgrep", "unzip", "zip"),
+			Omit:  unused,
+			NPM:   []NPM{{"amaro", "1.2.1"}},
+			Files: typescript(),
+		},
+	}
+}
+
+// ByName returns the lab image of that name. ok is false if there is none.
+func ByName(name string) (r Recipe, ok bool) {
+	for _, r := range Recipes() {
+		if r.Name == name {
+			return r, true
+		}
+	}
+	return Recipe{}, false
+}
+
+func with(list []string, more ...string) []string {
+	all := slices.Concat(list, more)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// typescript is the loader that lets Node run TypeScript: node --import /usr/lib/silk/typescript.mjs FILE.ts. Debian's
+// Node is older than Node's own type stripping, and amaro's own loader needs that; amaro's library does not.
+func typescript() []File {
+	var list []File
+	for _, name := range []string{"typescript.cjs", "typescript.mjs", "typescript-hooks.mjs"} {
+		data, err := fs.ReadFile(files, "files/"+name)
+		if err != nil {
+			panic(fmt.Sprintf("embedded file: %v", err)) // it is part of the binary
+		}
+		list = append(list, File{Path: "usr/lib/silk/" + name, Data: data})
+	}
+	return list
+}
+
+// LockFile is the name of the lock of an image in locks/.
+func LockFile(name string) string { return strings.ReplaceAll(name, ":", "-") + ".json" }
