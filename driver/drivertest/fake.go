@@ -1,0 +1,274 @@
+//go:build unix
+
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/silk-sandbox/silk/driver"
+)
+
+// Fake is a driver that isolates nothing and runs nothing: it interprets a small language inside this process and keeps
+// the contract of [driver.Driver] exactly. It is for tests of what stands above a driver. Safe for concurrent use.
+//
+// A program is Spec.Args: "fake" and then operations, done one after the other; see the table in ops.go. At the end the
+// program exits 0.
+type Fake struct {
+	StartErr error // if not nil, Start fails with it before anything else
+	WaitErr  error // if not nil, Wait fails with it at the end, as if the host had lost the sandbox
+
+	// Started, if not nil, is called in Start after Fill and before the program's first operation.
+	Started func(spec driver.Spec)
+
+	mu      sync.Mutex
+	running int
+}
+
+// Name is "fake".
+func (f *Fake) Name() string { return "fake" }
+
+// Running is the number of sandboxes whose Wait has not returned.
+func (f *Fake) Running() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.running
+}
+
+// Start fills the workspace, takes copies of the descriptors and starts the program.
+func (f *Fake) Start(ctx context.Context, spec driver.Spec) (_ driver.Sandbox, err error) {
+	if f.StartErr != nil {
+		return nil, f.StartErr
+	}
+	if err := check(spec); err != nil {
+		return nil, fmt.Errorf("fake sandbox: %w", err)
+	}
+	s := &sandbox{fake: f, spec: spec, killed: make(chan struct{}), now: make(chan struct{}), ended: make(chan struct{}), files: map[string]file{}}
+	if err := s.open(); err != nil {
+		return nil, fmt.Errorf("fake sandbox: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			s.closeAll()
+		}
+	}()
+	if spec.Fill != nil {
+		if err := fill(s.files, spec.Fill); err != nil {
+			return nil, fmt.Errorf("fill workspace: %w", err)
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if f.Started != nil {
+		f.Started(spec)
+	}
+	if spec.Trace != nil {
+		spec.Trace("fake program starts", time.Now())
+	}
+	f.mu.Lock()
+	f.running++
+	f.mu.Unlock()
+	go s.run()
+	return s, nil
+}
+
+// check refuses a spec that no driver could start.
+func check(spec driver.Spec) error {
+	switch {
+	case spec.ID == "":
+		return errors.New("no id")
+	case spec.Image == nil:
+		return errors.New("no image")
+	case len(spec.Args) == 0:
+		return errors.New("no command")
+	case spec.Terminal == nil && (spec.Stdout == nil || spec.Stderr == nil):
+		return errors.New("no stdout or stderr")
+	case spec.Network != driver.NetworkDeny && spec.Network != driver.NetworkLoopback:
+		return fmt.Errorf("network %q is not known", spec.Network)
+	case spec.MemoryBytes <= 0 || spec.WorkspaceBytes <= 0 || spec.TmpBytes <= 0 || spec.Processes <= 0 || spec.CPUs <= 0:
+		return errors.New("a limit is missing")
+	}
+	return nil
+}
+
+// sandbox is one run of a program.
+type sandbox struct {
+	fake *Fake
+	spec driver.Spec
+
+	stdin, stdout, stderr *os.File // own copies; stdin may be nil
+	files                 map[string]file
+
+	killOnce  sync.Once
+	nowOnce   sync.Once
+	killed    chan struct{} // closed by the first Kill
+	now       chan struct{} // closed by the first Kill(KillNow)
+	ended     chan struct{} // closed when the main process has ended
+	offspring sync.WaitGroup
+	resized   chan struct{}
+
+	exit driver.Exit
+}
+
+// open takes copies of the spec's descriptors, which the caller may close as soon as Start has returned.
+func (s *sandbox) open() (err error) {
+	dup := func(f *os.File) *os.File {
+		if f == nil || err != nil {
+			return nil
+		}
+		var conn syscall.RawConn
+		if conn, err = f.SyscallConn(); err != nil {
+			return nil
+		}
+		var fd int
+		var dupErr error
+		err = conn.Control(func(old uintptr) {
+			syscall.ForkLock.RLock()
+			defer syscall.ForkLock.RUnlock()
+			if fd, dupErr = syscall.Dup(int(old)); dupErr == nil {
+				syscall.CloseOnExec(fd)
+				dupErr = syscall.SetNonblock(fd, true) // so that Close ends a Read or Write
+			}
+		})
+		if err = errors.Join(err, dupErr); err != nil {
+			return nil
+		}
+		return os.NewFile(uintptr(fd), f.Name())
+	}
+	if s.spec.Terminal != nil {
+		s.resized = make(chan struct{}, 1)
+		s.stdin, s.stdout, s.stderr = dup(s.spec.Terminal), dup(s.spec.Terminal), dup(s.spec.Terminal)
+	} else {
+		s.stdin, s.stdout, s.stderr = dup(s.spec.Stdin), dup(s.spec.Stdout), dup(s.spec.Stderr)
+	}
+	if err != nil {
+		s.closeAll()
+	}
+	return err
+}
+
+func (s *sandbox) closeAll() {
+	for _, f := range []*os.File{s.stdin, s.stdout, s.stderr} {
+		if f != nil {
+			f.Close() // also by Kill: a second Close only says so
+		}
+	}
+}
+
+// run is the main process. When it has ended, everything else in the sandbox is ended as well.
+func (s *sandbox) run() {
+	defer close(s.ended)
+	s.exit.Usage = driver.Usage{CPU: 1, PeakMemoryBytes: 1 << 20, Processes: 1}
+	if s.spec.Args[0] != "fake" {
+		s.exit.Code, s.exit.NotFound, s.exit.Message = 127, true, s.spec.Args[0]+": command not found"
+	} else {
+		s.main()
+	}
+	s.end()
+	s.offspring.Wait()
+}
+
+func (s *sandbox) main() {
+	for _, op := range s.spec.Args[1:] {
+		done := s.do(op)
+		if isClosed(s.killed) {
+			s.exit.Killed, s.exit.Code, s.exit.Signal = true, 0, int(syscall.SIGKILL)
+			return
+		}
+		if done {
+			return
+		}
+	}
+}
+
+// end ends what is left of the sandbox, but is not a Kill.
+func (s *sandbox) end() { s.killOnce.Do(func() { close(s.killed); s.closeAll() }) }
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// Kill ends the program.
+func (s *sandbox) Kill(how driver.KillMode) {
+	if how == driver.KillNow {
+		s.nowOnce.Do(func() { close(s.now) })
+	}
+	s.end()
+}
+
+// Wait drains the workspace when the program has ended.
+func (s *sandbox) Wait() (driver.Exit, error) {
+	<-s.ended
+	err := s.drain()
+	s.fake.mu.Lock()
+	s.fake.running--
+	s.fake.mu.Unlock()
+	if s.fake.WaitErr != nil {
+		err = errors.Join(err, s.fake.WaitErr)
+	}
+	return s.exit, err
+}
+
+func (s *sandbox) drain() error {
+	if s.spec.Drain == nil {
+		return nil
+	}
+	if isClosed(s.now) {
+		s.exit.DrainErr = errors.New("killed at once")
+		return nil
+	}
+	r, w := io.Pipe()
+	packed := make(chan struct{})
+	go func() {
+		defer close(packed)
+		w.CloseWithError(pack(w, s.files))
+	}()
+	stop := make(chan struct{})
+	watched := make(chan struct{})
+	go func() { // a KillNow during the drain loses the workspace
+		defer close(watched)
+		select {
+		case <-s.now:
+			r.CloseWithError(errors.New("killed at once"))
+			w.CloseWithError(errors.New("killed at once"))
+		case <-stop:
+		}
+	}()
+	err := s.spec.Drain(r)
+	close(stop)
+	r.Close() // a Drain that stops early ends the packing
+	<-packed
+	<-watched
+	if isClosed(s.now) {
+		s.exit.DrainErr = errors.New("killed at once")
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("drain workspace: %w", err)
+	}
+	return nil
+}
+
+// Resize tells a program that waits in the operation "resized".
+func (s *sandbox) Resize(columns, rows uint16) error {
+	if s.resized == nil {
+		return errors.New("no terminal")
+	}
+	select {
+	case s.resized <- struct{}{}:
+	default:
+	}
+	return nil
+}

@@ -1,0 +1,47 @@
+package drivertest
+
+// Shell is the suite's programs for an image with dash as sh, bash, coreutils and gawk: lab:text.
+var Shell = Programs{
+	"exit code":                             {"sh", "-c", "exit 7"},
+	"own signal":                            {"sh", "-c", "kill -TERM $$"},
+	"channels are separate and exact":       {"sh", "-c", `printf 'out\000\377\033[1m\n'; echo err >&2`},
+	"much output":                           {"sh", "-c", "yes 0123456789 | tr -d '\\n' | head -c 10000000"},
+	"output arrives while the program runs": {"sh", "-c", "echo up; sleep 1000"},
+	"stdin is at its end by default":        {"cat"},
+	"stdin is fed":                          {"cat"},
+	"environment is exact":                  {"env"},
+	"working directory":                     {"/bin/pwd", "-P"},
+	"host name":                             {"uname", "-n"},
+	"missing command":                       {"no-such-command"},
+	"command that cannot be executed":       {"/workspace/plain"},
+	"kill at once":                          {"sh", "-c", "echo up; while :; do :; done"},
+	"kill at any moment":                    {"sh", "-c", "echo up; while :; do :; done"},
+	"kill of a sandbox that has ended":      {"sh", "-c", "exit 7"},
+	"kill from many goroutines":             {"sh", "-c", "echo up; sleep 1000"},
+	"drain after a kill":                    {"sh", "-c", "printf data >kept; echo up; sleep 1000"},
+	"workspace in and out": {"sh", "-c", `set -e; cat in.txt; test -x run.sh; test "$(readlink link)" = in.txt; test -s sub/deep.bin
+printf made >out.txt; rm gone.txt`},
+	"failed fill fails the start":           {"sh", "-c", "echo ran; exit 7"},
+	"failed drain fails the wait":           {"sh", "-c", "exit 7"},
+	"canceled start":                        {"sh", "-c", "echo ran; exit 7"},
+	"memory limit":                          {"sh", "-c", "head -c 200000000 /dev/zero | tail -n 1 | wc -c"},
+	"tmp is full":                           {"dd", "if=/dev/zero", "of=/tmp/big", "bs=1M", "count=32"},
+	"workspace is full":                     {"dd", "if=/dev/zero", "of=/workspace/big", "bs=1M", "count=128"},
+	"processes limit":                       {"sh", "-c", "i=0; while [ $i -lt 32 ]; do sleep 1000 & i=$((i+1)); done"},
+	"no spawn":                              {"sh", "-c", "/bin/true; /bin/echo spawned"},
+	"network deny":                          {"bash", "-c", "echo before; exec 3<>/dev/tcp/127.0.0.1/9; echo after"},
+	"network loopback":                      {"bash", "-c", loopback},
+	"network beyond loopback":               {"bash", "-c", "exec 3<>/dev/tcp/192.0.2.1/80"},
+	"forbidden file":                        {"sh", "-c", "echo before; cat /etc/passwd; echo after"},
+	"descendants end with the main process": {"sh", "-c", "(while :; do sleep 1; echo late; done) & echo up"},
+	"usage is counted":                      {"sh", "-c", "exit 7"},
+	"two at once":                           {"sh", "-c", "exit 7"},
+	"start is traced":                       {"sh", "-c", "exit 7"},
+	"terminal":                              {"bash", "-c", "trap 'stty size; exit 0' WINCH; echo up; while :; do sleep 0.1; done"},
+}
+
+// loopback has gawk as a server of one line; bash tries until the server listens.
+const loopback = `
+gawk 'BEGIN { s = "/inet/tcp/8099/0/0"; s |& getline line; print line; close(s) }' &
+until (echo over loopback >/dev/tcp/127.0.0.1/8099) 2>/dev/null; do sleep 0.02; done
+wait`
