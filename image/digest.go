@@ -23,6 +23,11 @@ func ParseDigest(s string) (Digest, error) {
 
 func digestOf(sum []byte) Digest { return Digest{hex.EncodeToString(sum)} }
 
+func sumOf(data []byte) Digest {
+	sum := sha256.Sum256(data)
+	return digestOf(sum[:])
+}
+
 func isHex(s string) bool {
 	return strings.Trim(s, "0123456789abcdef") == ""
 }

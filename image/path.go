@@ -1,9 +1,7 @@
 package image
 
 import (
-	"crypto/sha256"
 	"fmt"
-	"io"
 	"io/fs"
 	"path"
 	"strings"
@@ -185,28 +183,4 @@ func (t *Tree) put(op, name string, parent *node, base string, n *node) error {
 	parent.children[base] = n
 	t.entries++
 	return nil
-}
-
-// store copies r to the spool, or finds that it is there already.
-func (t *Tree) store(r io.Reader) (content, error) {
-	t.hash.Reset()
-	room := t.config.MaxBytes - t.bytes
-	n, err := io.CopyBuffer(
-		io.MultiWriter(io.NewOffsetWriter(t.spool, t.end), t.hash),
-		struct{ io.Reader }{io.LimitReader(r, room+1)}, // hides WriterTo, which would ignore the buffer
-		t.buffer)
-	if err != nil {
-		return content{}, err
-	}
-	if n > room {
-		return content{}, fmt.Errorf("more than %d bytes: %w", t.config.MaxBytes, ErrTooLarge)
-	}
-	stored := content{offset: t.end, size: n, sum: [sha256.Size]byte(t.hash.Sum(nil))}
-	t.bytes += n
-	if known, ok := t.contents[stored.sum]; ok {
-		return known, nil
-	}
-	t.contents[stored.sum] = stored
-	t.end += n
-	return stored, nil
 }

@@ -48,10 +48,10 @@ func (c TreeConfig) withDefaults() TreeConfig {
 
 // Errors of a [Tree], always wrapped with the path. A path that does not exist is [fs.ErrNotExist].
 var (
-	ErrIsDirectory  = errors.New("is a directory")         // a file, link or removal where a directory stands
-	ErrNotDirectory = errors.New("is not a directory")     // a parent, or a directory to be, is a file
+	ErrIsDirectory  = errors.New("is a directory")          // a file, link or removal where a directory stands
+	ErrNotDirectory = errors.New("is not a directory")      // a parent, or a directory to be, is a file
 	ErrLoop         = errors.New("too many symbolic links") // more than 40 on the way, as in path_resolution(7)
-	ErrTooLarge     = errors.New("the tree is too large")  // a limit of TreeConfig
+	ErrTooLarge     = errors.New("the tree is too large")   // a limit of TreeConfig
 )
 
 // Tree is a root filesystem in memory, with its contents in one temporary file that is already unlinked.
@@ -67,7 +67,8 @@ type Tree struct {
 	bytes   int64 // sum of the sizes of all contents added, whether shared or not
 
 	spool    *os.File
-	end      int64 // bytes of the spool in use
+	end      int64    // bytes of the spool in use
+	base     *os.File // image that the tree was loaded from, or nil
 	contents map[[sha256.Size]byte]content
 	hash     hash.Hash
 	buffer   []byte
@@ -83,8 +84,9 @@ type node struct {
 	links    int // names
 }
 
-// content is a run of bytes in the spool. Equal contents are stored once.
+// content is a run of bytes in the spool or the base image. Equal contents are stored once.
 type content struct {
+	from   io.ReaderAt // nil if it is empty
 	offset int64
 	size   int64
 	sum    [sha256.Size]byte
@@ -127,7 +129,13 @@ func NewTree(config TreeConfig) (*Tree, error) {
 }
 
 // Close releases the temporary file. The tree must not be used afterwards.
-func (t *Tree) Close() error { return t.spool.Close() }
+func (t *Tree) Close() error {
+	err := t.spool.Close()
+	if t.base != nil {
+		err = errors.Join(err, t.base.Close())
+	}
+	return err
+}
 
 // Epoch is the latest modification time in the tree, and that of directories and links.
 func (t *Tree) Epoch() time.Time { return t.config.Epoch }
@@ -175,7 +183,7 @@ func (t *Tree) AddDir(name string, mode fs.FileMode) error {
 }
 
 // AddFile stores a regular file with all that r yields until io.EOF, in place of any file or link that was there.
-// On error the tree is as before.
+// A zero mtime, or one after the tree's epoch, becomes the epoch; all are cut to seconds. On error name is as before.
 func (t *Tree) AddFile(name string, mode fs.FileMode, mtime time.Time, r io.Reader) error {
 	const op = "add file"
 	parent, base, err := t.leaf(op, name)
@@ -186,10 +194,14 @@ func (t *Tree) AddFile(name string, mode fs.FileMode, mtime time.Time, r io.Read
 	if err != nil {
 		return &fs.PathError{Op: op, Path: name, Err: err}
 	}
+	return t.put(op, name, parent, base, t.file(mode, mtime, stored))
+}
+
+func (t *Tree) file(mode fs.FileMode, mtime time.Time, stored content) *node {
 	if mtime.After(t.config.Epoch) || mtime.Unix() < 0 {
 		mtime = t.config.Epoch
 	}
-	return t.put(op, name, parent, base, &node{mode: keepMode(mode, false), mtime: mtime.Truncate(time.Second).UTC(), content: stored})
+	return &node{mode: keepMode(mode, false), mtime: mtime.Truncate(time.Second).UTC(), content: stored}
 }
 
 // AddSymlink makes a symbolic link, in place of any file or link that was there. The target may be anything of 1 to
@@ -258,19 +270,6 @@ func (t *Tree) remove(op, name string, all bool) error {
 	return nil
 }
 
-// removeChildren empties a directory; anything else it leaves alone.
-func (t *Tree) removeChildren(name string) error {
-	entry, ok := t.Lookup(name)
-	if !ok || !entry.Mode.IsDir() {
-		return nil
-	}
-	for base, child := range entry.node.children {
-		t.drop(child)
-		delete(entry.node.children, base)
-	}
-	return nil
-}
-
 // drop accounts for a name that is going away, and everything below it.
 func (t *Tree) drop(n *node) {
 	n.links--
@@ -328,7 +327,10 @@ func (t *Tree) Open(name string) (*io.SectionReader, error) {
 }
 
 func (t *Tree) open(n *node) *io.SectionReader {
-	return io.NewSectionReader(t.spool, n.content.offset, n.content.size)
+	if n.content.from == nil {
+		return io.NewSectionReader(strings.NewReader(""), 0, 0)
+	}
+	return io.NewSectionReader(n.content.from, n.content.offset, n.content.size)
 }
 
 // All yields every entry, parents first, names in the order of their bytes; the first is "/". The tree may not be

@@ -1,0 +1,180 @@
+package image
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Export writes an image as an OCI image layout in a tar archive, which docker load, podman load and skopeo read, and
+// [Import] too. It has one uncompressed layer and is the same bytes each time. A tag given as ref becomes the name of
+// the image in the layout.
+func (s *Store) Export(ctx context.Context, ref string, w io.Writer, progress Progress) error {
+	img, err := s.Resolve(ref)
+	if err != nil {
+		return err
+	}
+	if err := s.export(ctx, ref, img, w, progress); err != nil {
+		return fmt.Errorf("export image %s: %w", ref, err)
+	}
+	return nil
+}
+
+func (s *Store) export(ctx context.Context, ref string, img Image, w io.Writer, progress Progress) error {
+	meta, err := s.Meta(img)
+	if err != nil {
+		return err
+	}
+	tree, err := s.Tree(ctx, img, TreeConfig{MaxBytes: 1<<63 - 2, MaxEntries: 1<<31 - 1})
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+
+	// A tar entry begins with its size, so the layer is written twice: once to measure it.
+	layer := &measure{hash: sha256.New()}
+	if err := tree.writeTar(&contextWriter{ctx, layer}, progress, "measure layer"); err != nil {
+		return err
+	}
+	layerBlob := ociDescriptor{MediaType: mediaLayer, Digest: digestOf(layer.hash.Sum(nil)), Size: layer.size}
+	files, err := layoutFiles(tree.Epoch(), meta, layerBlob, ref)
+	if err != nil {
+		return err
+	}
+	out := layoutWriter{tar.NewWriter(&contextWriter{ctx, w}), tree.Epoch()}
+	for _, file := range files {
+		if err := out.header(file.name, int64(len(file.data))); err != nil {
+			return err
+		}
+		if _, err := out.Write(file.data); err != nil {
+			return err
+		}
+	}
+	if err := out.header(blobName(layerBlob.Digest), layerBlob.Size); err != nil {
+		return err
+	}
+	if err := tree.writeTar(out, progress, "write layer"); err != nil {
+		return err
+	}
+	return out.Close()
+}
+
+type layoutFile struct {
+	name string
+	data []byte
+}
+
+func blobName(d Digest) string { return "blobs/sha256/" + d.Hex() }
+
+// layoutFiles makes all of the layout but its layer.
+func layoutFiles(epoch time.Time, meta Meta, layer ociDescriptor, ref string) ([]layoutFile, error) {
+	platform := ociPlatform{Architecture: "amd64", OS: "linux"}
+	config := ociConfig{
+		Created:     epoch.Format(time.RFC3339),
+		ociPlatform: platform,
+		Config:      ociRuntime{WorkingDir: "/workspace"},
+		RootFS:      ociRootFS{"layers", []Digest{layer.Digest}},
+	}
+	for _, key := range slices.Sorted(maps.Keys(meta.Env)) {
+		config.Config.Env = append(config.Config.Env, key+"="+meta.Env[key])
+	}
+	configBlob, configFile, err := jsonBlob(mediaConfig, config)
+	if err != nil {
+		return nil, err
+	}
+	manifest := ociManifest{2, mediaManifest, configBlob, []ociDescriptor{layer}}
+	manifestBlob, manifestFile, err := jsonBlob(mediaManifest, manifest)
+	if err != nil {
+		return nil, err
+	}
+	manifestBlob.Platform = &platform
+	if checkTag(ref) == nil {
+		manifestBlob.Annotations = map[string]string{annotationRef: ref}
+	}
+	index, err := json.Marshal(ociIndex{2, mediaIndex, []ociDescriptor{manifestBlob}})
+	if err != nil {
+		return nil, err
+	}
+	return []layoutFile{
+		{"oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`)},
+		{"index.json", index},
+		manifestFile,
+		configFile,
+	}, nil
+}
+
+func jsonBlob(mediaType string, value any) (ociDescriptor, layoutFile, error) {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return ociDescriptor{}, layoutFile{}, err
+	}
+	d := sumOf(data)
+	return ociDescriptor{MediaType: mediaType, Digest: d, Size: int64(len(data))}, layoutFile{blobName(d), data}, nil
+}
+
+// layoutWriter writes the outer archive.
+type layoutWriter struct {
+	*tar.Writer
+	epoch time.Time
+}
+
+func (w layoutWriter) header(name string, size int64) error {
+	return w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: size, ModTime: w.epoch})
+}
+
+// measure counts and hashes what is written to it.
+type measure struct {
+	hash interface {
+		io.Writer
+		Sum([]byte) []byte
+	}
+	size int64
+}
+
+func (m *measure) Write(p []byte) (int, error) {
+	m.size += int64(len(p))
+	return m.hash.Write(p)
+}
+
+// writeTar writes the tree as a tar archive, in the order of a walk.
+func (t *Tree) writeTar(w io.Writer, progress Progress, what string) error {
+	out := tar.NewWriter(w)
+	firsts := map[*node]string{}
+	done := int64(0)
+	for entry := range t.All() {
+		header := &tar.Header{Name: "." + entry.Path, Mode: int64(unixMode(entry.Mode) & 0o7777), ModTime: entry.ModTime}
+		first, again := firsts[entry.node]
+		switch {
+		case entry.Mode.IsDir():
+			header.Typeflag, header.Name = tar.TypeDir, strings.TrimSuffix(header.Name, "/")+"/"
+		case again:
+			header.Typeflag, header.Linkname = tar.TypeLink, first
+		case entry.Mode&fs.ModeSymlink != 0:
+			header.Typeflag, header.Linkname = tar.TypeSymlink, entry.Target
+		default:
+			header.Typeflag, header.Size = tar.TypeReg, entry.Size
+		}
+		if entry.Links > 1 && !again {
+			firsts[entry.node] = header.Name
+		}
+		if err := out.WriteHeader(header); err != nil {
+			return fmt.Errorf("%q: %w", entry.Path, err)
+		}
+		if header.Typeflag == tar.TypeReg {
+			if _, err := io.CopyBuffer(struct{ io.Writer }{out}, struct{ io.Reader }{t.open(entry.node)}, t.buffer); err != nil {
+				return fmt.Errorf("%q: %w", entry.Path, err)
+			}
+			done += entry.Size
+			progress.report(done, t.bytes, what)
+		}
+	}
+	return out.Close()
+}

@@ -1,0 +1,205 @@
+package image
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Remove takes away a tag and, if it was the last one, its image; or, given a digest, an image with all its tags.
+// Sandboxes that use it keep their open file. What is in the system store cannot be removed: ErrReadOnly.
+func (s *Store) Remove(ref string) error {
+	unlock, err := s.lock(exclusive)
+	if err != nil {
+		return fmt.Errorf("remove image %s: %w", ref, err)
+	}
+	defer unlock()
+	if err := s.removeLocked(ref); err != nil {
+		return fmt.Errorf("remove image %s: %w", ref, err)
+	}
+	return nil
+}
+
+func (s *Store) removeLocked(ref string) error {
+	tags, err := tagsOf(s.home)
+	if err != nil {
+		return err
+	}
+	d, isTag := tags[ref]
+	if !isTag {
+		img, err := s.Resolve(ref)
+		if err != nil {
+			return err
+		}
+		if img.System || checkTag(ref) == nil {
+			return fmt.Errorf("%w: it is in the system store", ErrReadOnly)
+		}
+		d = img.Digest
+	}
+	left := false
+	for tag, of := range tags {
+		switch {
+		case of != d:
+		case isTag && tag != ref:
+			left = true
+		default:
+			if err := os.Remove(s.home.tag(tag)); err != nil {
+				return err
+			}
+		}
+	}
+	if left {
+		return nil
+	}
+	return s.removeBlob(d)
+}
+
+// removeBlob needs the exclusive lock. The description goes last, so that an image always has one.
+func (s *Store) removeBlob(d Digest) error {
+	for _, path := range []string{s.home.blob(d), s.home.meta(d)} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// GCResult says what [Store.GC] removed, or would remove.
+type GCResult struct {
+	Images    []Image // without a tag
+	Leftovers int     // files of writers that died
+	Bytes     int64   // freed together
+}
+
+// GC removes from the home store the images without a tag, and what writers that died left. With dryRun it only says
+// what it would remove. Images being stored at the same time are safe.
+func (s *Store) GC(dryRun bool) (GCResult, error) {
+	unlock, err := s.lock(exclusive)
+	if err != nil {
+		return GCResult{}, fmt.Errorf("collect garbage: %w", err)
+	}
+	defer unlock()
+	result := GCResult{}
+	if err := errors.Join(s.gcImages(&result, dryRun), s.gcLeftovers(&result, dryRun)); err != nil {
+		return result, fmt.Errorf("collect garbage: %w", err)
+	}
+	return result, nil
+}
+
+func (s *Store) gcImages(result *GCResult, dryRun bool) error {
+	tags, err := tagsOf(s.home)
+	if err != nil {
+		return err
+	}
+	tagged := map[Digest]bool{}
+	for _, d := range tags {
+		tagged[d] = true
+	}
+	images, err := s.blobs()
+	if err != nil {
+		return err
+	}
+	for _, img := range images {
+		if img.System || tagged[img.Digest] {
+			continue
+		}
+		result.Images = append(result.Images, img)
+		result.Bytes += img.SizeBytes
+		if dryRun {
+			continue
+		}
+		if err := s.removeBlob(img.Digest); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leftoverAge is how old a temporary file without a lock of its own must be to count as left behind. Such files are
+// written in one go, under the store's lock or in microseconds.
+const leftoverAge = time.Hour
+
+// gcLeftovers removes blobs that nobody writes any more, files that atomicfile had no time to rename, descriptions
+// without an image, and digests remembered of system images that are gone.
+func (s *Store) gcLeftovers(result *GCResult, dryRun bool) error {
+	remove := func(path string, info fs.FileInfo) error {
+		result.Leftovers++
+		result.Bytes += info.Size()
+		if dryRun {
+			return nil
+		}
+		return os.Remove(path)
+	}
+	for _, name := range []string{"tmp", "blobs", "meta", "tags", "checked"} {
+		entries, err := os.ReadDir(s.home.dir(name))
+		if err != nil {
+			return err
+		}
+		for _, entry := range entries {
+			path := filepath.Join(s.home.dir(name), entry.Name())
+			info, err := entry.Info()
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // stored or discarded meanwhile
+			}
+			if err != nil {
+				return err
+			}
+			left, err := s.leftover(name, path, info)
+			if err == nil && left {
+				err = remove(path, info)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Store) leftover(dir, path string, info fs.FileInfo) (bool, error) {
+	name := filepath.Base(path)
+	switch {
+	case dir == "tmp":
+		return abandoned(path)
+	case strings.HasPrefix(name, "."):
+		return time.Since(info.ModTime()) > leftoverAge, nil
+	case dir == "meta" || dir == "checked":
+		d, err := ParseDigest(digestPrefix + strings.TrimSuffix(name, ".json"))
+		if err != nil {
+			return false, nil // not ours
+		}
+		in := s.places()
+		if dir == "meta" {
+			in = []place{s.home}
+		}
+		return !slices.ContainsFunc(in, func(p place) bool {
+			_, err := os.Lstat(p.blob(d))
+			return err == nil
+		}), nil
+	}
+	return false, nil
+}
+
+// abandoned reports whether nobody holds the lock of a blob being written.
+func abandoned(path string) (bool, error) {
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil // stored or discarded meanwhile
+	}
+	if err != nil {
+		return false, err
+	}
+	defer file.Close()
+	switch err := flock(file, try); {
+	case errors.Is(err, errBusy):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return true, nil
+}
