@@ -1,0 +1,85 @@
+// Package gvisor is the driver that runs a program in gVisor's Sentry, a kernel in user space, with nothing else
+// installed: no Docker, no KVM, no daemon, and no root.
+//
+// Each sandbox is one silk-sentry process (package sentry) in new user, mount, PID, IPC, UTS and network namespaces,
+// without capabilities, under gVisor's own seccomp filter, with an empty root directory. The engine donates what a run
+// needs as descriptors: the image, the channels, two tar streams for the workspace. Policy is enforced inside the
+// Sentry, in its system call table, before a call has an effect.
+//
+// This package is the host's side. It does not link gVisor.
+package gvisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/silk-sandbox/silk/driver"
+	"github.com/silk-sandbox/silk/driver/gvisor/sentrybin"
+)
+
+// Config says where things are. The zero value of a field is explained there.
+type Config struct {
+	Home   string       // state directory: the sandbox kernel is unpacked below it
+	Sentry string       // path of silk-sentry; "": the embedded one, see [sentrybin.Locate]
+	Logger *slog.Logger // nil: silent
+
+	// MaxFileBytes, MaxTotalBytes and MaxEntries bound what is drained from a workspace. Zero: 64 MiB, 256 MiB and
+	// 100,000.
+	MaxFileBytes, MaxTotalBytes int64
+	MaxEntries                  int
+}
+
+func (c Config) withDefaults() Config {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.MaxFileBytes == 0 {
+		c.MaxFileBytes = 64 << 20
+	}
+	if c.MaxTotalBytes == 0 {
+		c.MaxTotalBytes = 256 << 20
+	}
+	if c.MaxEntries == 0 {
+		c.MaxEntries = 100_000
+	}
+	return c
+}
+
+// Driver starts gVisor sandboxes. It is safe for concurrent use.
+type Driver struct {
+	config Config
+	host   host
+}
+
+var _ driver.Driver = (*Driver)(nil)
+
+// ErrUnusable is returned by [New] and Start where this host cannot run gVisor sandboxes; the text says why and what to
+// install or switch on.
+var ErrUnusable = errors.New("the gvisor driver cannot be used here")
+
+// New makes a driver. It finds and, the first time, unpacks the sandbox kernel, and starts nothing.
+func New(config Config) (*Driver, error) {
+	config = config.withDefaults()
+	if err := supported(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnusable, err)
+	}
+	path, err := sentrybin.Locate(config.Sentry, config.Home)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnusable, err)
+	}
+	h, err := openHost(path)
+	if err != nil {
+		return nil, err
+	}
+	return &Driver{config: config, host: h}, nil
+}
+
+// Name implements [driver.Driver].
+func (*Driver) Name() string { return "gvisor" }
+
+// Start implements [driver.Driver].
+func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Sandbox, error) {
+	return d.start(ctx, spec)
+}

@@ -1,0 +1,31 @@
+//go:build !linux || !amd64
+
+package gvisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/silk-sandbox/silk/driver"
+)
+
+type host struct{}
+
+func supported() error {
+	return fmt.Errorf("sandboxes need Linux on amd64, this is %s on %s: %w", runtime.GOOS, runtime.GOARCH, errors.ErrUnsupported)
+}
+
+func openHost(string) (host, error) { return host{}, supported() }
+
+func (*Driver) start(context.Context, driver.Spec) (driver.Sandbox, error) { return nil, supported() }
+
+// Close releases what the driver holds.
+func (*Driver) Close() error { return nil }
+
+// Prepare starts a sandbox kernel ahead of a run.
+func (*Driver) Prepare(context.Context) (release func()) { return func() {} }
+
+// Sweep removes what a crashed silk left behind.
+func (*Driver) Sweep(context.Context) error { return supported() }

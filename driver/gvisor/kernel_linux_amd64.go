@@ -1,0 +1,250 @@
+package gvisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/silk-sandbox/silk/driver/gvisor/wire"
+)
+
+// nobody is who the Sentry is on the host: an id without files, processes or rights.
+const nobody = 65534
+
+// kernel is one silk-sentry process, from fork to reaping.
+type kernel struct {
+	proc    *os.Process
+	cpus    int
+	sock    int // our end; closing it ends the process
+	forked  time.Time
+	stderr  *tail
+	gone    chan struct{} // closed when the process is reaped
+	state   *os.ProcessState
+	waitErr error
+
+	closeOnce sync.Once
+}
+
+// spawn forks and execs a Sentry for a program that sees cpus processors. The process knows nothing of a run.
+func (h host) spawn(cpus int) (*kernel, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("make engine socket: %w", err)
+	}
+	theirs := os.NewFile(uintptr(pair[1]), "sentry socket")
+	defer theirs.Close()
+	errR, errW, err := os.Pipe()
+	if err != nil {
+		_ = unix.Close(pair[0])
+		return nil, fmt.Errorf("make sentry stderr: %w", err)
+	}
+	defer errW.Close()
+
+	k := &kernel{cpus: cpus, sock: pair[0], stderr: newTail(errR), gone: make(chan struct{})}
+	files := make([]*os.File, 256) // index is the descriptor number in the child; nil is closed
+	files[0], files[1], files[2], files[3], files[255] = h.null, h.null, errW, theirs, h.null
+	attr := &os.ProcAttr{
+		Dir: "/", Files: files,
+		// Without this the Go runtime keeps the host's cgroup files open to follow the CPU quota.
+		Env: []string{"GODEBUG=containermaxprocs=0,updatemaxprocs=0"},
+		Sys: isolation(),
+	}
+	started := make(chan error, 1)
+	go func() {
+		// The parent-death signal is sent when the forking thread ends, not the process (prctl(2)): this one stays
+		// until the child is reaped.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		var err error
+		k.forked = time.Now()
+		k.proc, err = os.StartProcess(h.exe, []string{"silk-sentry", strconv.Itoa(cpus), strconv.FormatUint(h.memory, 10)}, attr)
+		started <- err
+		if err != nil {
+			return
+		}
+		k.state, k.waitErr = k.proc.Wait()
+		close(k.gone)
+	}()
+	if err := <-started; err != nil {
+		_ = unix.Close(pair[0])
+		_ = errR.Close()
+		return nil, explainStart(err)
+	}
+	return k, nil
+}
+
+// isolation is what the process has before its first instruction: namespaces of its own, and in them the three
+// capabilities that it needs to make its empty root and gives up before it sees a run.
+func isolation() *syscall.SysProcAttr {
+	uid := nobody
+	if os.Getuid() != 0 {
+		uid = os.Getuid()
+	}
+	gid := nobody
+	if os.Getuid() != 0 {
+		gid = os.Getgid()
+	}
+	return &syscall.SysProcAttr{
+		Setsid:                     true,
+		Pdeathsig:                  syscall.SIGKILL,
+		Cloneflags:                 unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET,
+		Credential:                 &syscall.Credential{Uid: nobody, Gid: nobody, NoSetGroups: os.Getuid() != 0},
+		UidMappings:                []syscall.SysProcIDMap{{ContainerID: nobody, HostID: uid, Size: 1}},
+		GidMappings:                []syscall.SysProcIDMap{{ContainerID: nobody, HostID: gid, Size: 1}},
+		GidMappingsEnableSetgroups: os.Getuid() == 0,
+		AmbientCaps:                []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SYS_CHROOT, unix.CAP_SETPCAP},
+	}
+}
+
+// explainStart adds to a refused fork what usually helps.
+func explainStart(err error) error {
+	switch {
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES), errors.Is(err, unix.ENOSPC):
+		return fmt.Errorf("%w: start sandbox kernel in namespaces of its own: %w (allow unprivileged user namespaces: "+
+			"sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces>0, kernel.apparmor_restrict_unprivileged_userns=0; or run as root)", ErrUnusable, err)
+	}
+	return fmt.Errorf("start sandbox kernel: %w", err)
+}
+
+// kill ends the process and everything in it.
+func (k *kernel) kill() { _ = k.proc.Kill() } // an error means that it is gone
+
+// close gives up our end of the socket. Closing it ends the process if it still runs.
+func (k *kernel) close() {
+	k.closeOnce.Do(func() { _ = unix.Close(k.sock) })
+}
+
+// discard ends a kernel that is not wanted and waits until it is gone.
+func (k *kernel) discard() {
+	k.kill()
+	<-k.gone
+	k.close()
+	k.stderr.wait()
+}
+
+// receive reads the next message.
+func (k *kernel) receive() (wire.Message, error) {
+	var m wire.Message
+	fds, err := wire.Receive(k.sock, &m)
+	wire.CloseAll(fds)
+	return m, err
+}
+
+// died words the end of a process that said nothing.
+func (k *kernel) died() error {
+	<-k.gone
+	last := k.stderr.wait()
+	if last != "" {
+		last = ": " + last
+	}
+	if k.waitErr != nil {
+		return fmt.Errorf("wait for sandbox kernel: %w%s", k.waitErr, last)
+	}
+	return fmt.Errorf("sandbox kernel ended without a word: %v%s", k.state, last)
+}
+
+// cpuTime is what the process and all that it reaped have used.
+func (k *kernel) cpuTime() time.Duration {
+	<-k.gone
+	if k.state == nil {
+		return 0
+	}
+	return k.state.UserTime() + k.state.SystemTime()
+}
+
+// tail keeps the last bytes that a kernel wrote to stderr: a Go panic's first lines would be better, but its last ones
+// are bounded. For operators only; nothing of it is shown to a guest.
+type tail struct {
+	mu   sync.Mutex
+	kept []byte
+	done chan struct{}
+}
+
+const tailBytes = 4 << 10
+
+func newTail(r *os.File) *tail {
+	t := &tail{done: make(chan struct{})}
+	go func() {
+		defer close(t.done)
+		defer r.Close()
+		buf := make([]byte, 1<<10)
+		for {
+			n, err := r.Read(buf)
+			t.mu.Lock()
+			if len(t.kept) < tailBytes { // the first lines name a panic
+				t.kept = append(t.kept, buf[:n]...)
+			}
+			t.mu.Unlock()
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return t
+}
+
+func (t *tail) wait() string {
+	<-t.done
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.kept)
+}
+
+// Prepare starts a kernel ahead of a run, unless one waits already. It has seen no code, no input and no image, and
+// serves one run. It returns at once; release ends the kernel if no run took it.
+func (d *Driver) Prepare(ctx context.Context) (release func()) {
+	ready := make(chan *kernel, 1)
+	go func() {
+		defer close(ready)
+		k, err := d.host.spawn(visibleCPUs(1))
+		if err != nil {
+			return // Start tries again and reports
+		}
+		d.host.mu.Lock()
+		defer d.host.mu.Unlock()
+		if d.host.closed {
+			go k.discard()
+			return
+		}
+		d.host.waiting = append(d.host.waiting, k)
+		ready <- k
+	}()
+	return func() {
+		if k := <-ready; k != nil && d.host.remove(k) {
+			k.discard()
+		}
+	}
+}
+
+// take returns a waiting kernel that fits, or nil.
+func (p *prepared) take(cpus int) *kernel {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, k := range p.waiting {
+		if k.cpus == cpus {
+			p.waiting = append(p.waiting[:i], p.waiting[i+1:]...)
+			return k
+		}
+	}
+	return nil
+}
+
+func (p *prepared) remove(k *kernel) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, w := range p.waiting {
+		if w == k {
+			p.waiting = append(p.waiting[:i], p.waiting[i+1:]...)
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,331 @@
+package gvisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/silk-sandbox/silk/driver"
+	"github.com/silk-sandbox/silk/driver/gvisor/wire"
+)
+
+// startTimeout bounds the time from request to first instruction, without the time that Fill takes. A start takes
+// 0.1 s; 50 at once on two slow cores took 10.
+const startTimeout = 60 * time.Second
+
+// sandbox is one run in one kernel.
+type sandbox struct {
+	kernel  *kernel
+	drained chan error // nil if no drain is wanted
+	moved   atomic.Int64
+	killed  atomic.Bool
+}
+
+func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ driver.Sandbox, err error) {
+	if err := validate(spec); err != nil {
+		return nil, err
+	}
+	trace := spec.Trace
+	if trace == nil {
+		trace = func(string, time.Time) {}
+	}
+	k := d.host.take(visibleCPUs(spec.CPUs))
+	if k == nil {
+		if k, err = d.host.spawn(visibleCPUs(spec.CPUs)); err != nil {
+			return nil, err
+		}
+	}
+	trace("fork", k.forked)
+	s := &sandbox{kernel: k}
+	defer func() {
+		if err != nil {
+			k.discard()
+			if s.drained != nil {
+				<-s.drained
+			}
+		}
+	}()
+	stop := context.AfterFunc(ctx, k.kill)
+	defer stop()
+	timer := time.AfterFunc(startTimeout, k.kill)
+	defer timer.Stop()
+
+	filled, err := d.send(s, spec)
+	if err != nil {
+		return nil, err
+	}
+	trace("request sent", time.Now())
+	m, err := s.awaitStart(filled, timer)
+	for _, step := range m.Steps {
+		trace(step.Name, time.Unix(0, step.At))
+	}
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return nil, cause
+		}
+		return nil, err
+	}
+	if m.Kind == wire.Exit { // the command does not exist
+		return &ended{exit: s.exit(m)}, s.finish()
+	}
+	return s, nil
+}
+
+// validate catches what an engine must not ask for. It is not policy.
+func validate(spec driver.Spec) error {
+	switch {
+	case spec.Image == nil:
+		return errors.New("start sandbox: no image")
+	case len(spec.Args) == 0:
+		return errors.New("start sandbox: no command")
+	case spec.MemoryBytes <= 0, spec.WorkspaceBytes <= 0, spec.TmpBytes <= 0, spec.ShmBytes <= 0, spec.Processes <= 0, spec.CPUs <= 0:
+		return errors.New("start sandbox: every limit must be above zero")
+	case spec.Network != driver.NetworkDeny && spec.Network != driver.NetworkLoopback:
+		return fmt.Errorf("start sandbox: the gvisor driver has no network mode %q", spec.Network)
+	}
+	return nil
+}
+
+// send sends the request and starts the two workspace streams. filled receives Fill's result.
+func (d *Driver) send(s *sandbox, spec driver.Spec) (filled chan error, err error) {
+	req := wire.Request{
+		ID: spec.ID, Args: spec.Args, Env: spec.Env, Dir: spec.Dir, Hostname: spec.Hostname, Network: spec.Network, NoSpawn: spec.NoSpawn,
+		MemoryBytes: spec.MemoryBytes, WorkspaceBytes: spec.WorkspaceBytes, TmpBytes: spec.TmpBytes, ShmBytes: spec.ShmBytes, Processes: spec.Processes,
+		Terminal: spec.Terminal != nil, Fill: spec.Fill != nil, Drain: spec.Drain != nil,
+		FileCapBytes: d.config.MaxFileBytes, TotalCapBytes: d.config.MaxTotalBytes, MaxEntries: d.config.MaxEntries,
+	}
+	files := []*os.File{spec.Image}
+	if spec.Terminal != nil {
+		files = append(files, spec.Terminal, spec.Terminal, spec.Terminal)
+	} else {
+		for _, f := range []*os.File{spec.Stdin, spec.Stdout, spec.Stderr} {
+			if f == nil {
+				f = d.host.null
+			}
+			files = append(files, f)
+		}
+	}
+	var theirs []*os.File // our copies of their ends: closed as soon as they are sent
+	defer func() {
+		for _, f := range theirs {
+			_ = f.Close()
+		}
+	}()
+	var fill, drain *os.File
+	if spec.Fill != nil {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return nil, fmt.Errorf("make workspace stream: %w", err)
+		}
+		fill, files, theirs = w, append(files, r), append(theirs, r)
+	}
+	if spec.Drain != nil {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("make workspace stream: %w", err), closeFile(fill))
+		}
+		drain, files, theirs = r, append(files, w), append(theirs, w)
+	}
+	for _, m := range spec.Mounts {
+		req.Mounts = append(req.Mounts, m.Target)
+		files = append(files, m.Image)
+	}
+	fds := make([]int, len(files))
+	for i, f := range files {
+		fds[i] = int(f.Fd()) // makes the file blocking, which pipes to the Sentry are anyway
+	}
+	if err := wire.Send(s.kernel.sock, req, fds...); err != nil {
+		return nil, errors.Join(fmt.Errorf("send request to sandbox kernel: %w", err), closeFile(fill), closeFile(drain))
+	}
+	if fill != nil {
+		filled = make(chan error, 1)
+		go func() { filled <- errors.Join(spec.Fill(fill), fill.Close()) }()
+	}
+	if drain != nil {
+		s.drained = make(chan error, 1)
+		go func() {
+			err := spec.Drain(&counted{drain, &s.moved})
+			if err != nil {
+				_, _ = io.Copy(io.Discard, drain) // let the kernel finish and report
+			}
+			s.drained <- errors.Join(err, drain.Close())
+		}()
+	}
+	return filled, nil
+}
+
+// awaitStart returns the message that the program is about to run, or that its command does not exist.
+func (s *sandbox) awaitStart(filled chan error, timer *time.Timer) (m wire.Message, err error) {
+	type received struct {
+		m   wire.Message
+		err error
+	}
+	messages := make(chan received, 1)
+	go func() {
+		for {
+			m, err := s.kernel.receive()
+			if err == nil && m.Kind == wire.Hello {
+				if m.Version != wire.Version {
+					err = fmt.Errorf("sandbox kernel speaks version %d, silk %d: they are not of one build", m.Version, wire.Version)
+				} else {
+					continue
+				}
+			}
+			messages <- received{m, err}
+			return
+		}
+	}()
+	if filled != nil {
+		select {
+		case err := <-filled:
+			if err != nil && !errors.Is(err, unix.EPIPE) { // EPIPE: the kernel gave up, and says why
+				s.kernel.kill()
+				<-messages
+				return m, fmt.Errorf("fill workspace: %w", err)
+			}
+			timer.Reset(startTimeout)
+		case r := <-messages: // it cannot have started before it was filled
+			messages <- r
+		}
+	}
+	r := <-messages
+	switch {
+	case errors.Is(r.err, io.EOF):
+		return r.m, s.kernel.died()
+	case r.err != nil:
+		return r.m, fmt.Errorf("hear from sandbox kernel: %w", r.err)
+	case r.m.Kind == wire.Error:
+		return r.m, fmt.Errorf("sandbox kernel: %s", r.m.Error)
+	case r.m.Kind == wire.Started, r.m.Kind == wire.Exit:
+		return r.m, nil
+	}
+	return r.m, fmt.Errorf("sandbox kernel said %q before it started", r.m.Kind)
+}
+
+// Wait implements [driver.Sandbox].
+func (s *sandbox) Wait() (driver.Exit, error) {
+	m, err := s.kernel.receive()
+	switch {
+	case errors.Is(err, io.EOF) && s.killed.Load():
+		err = nil
+		m = wire.Message{Kind: wire.Exit, Killed: true, Status: uint32(syscall.SIGKILL)}
+	case errors.Is(err, io.EOF):
+		err = s.kernel.died()
+	case err != nil:
+		err = fmt.Errorf("hear from sandbox kernel: %w", err)
+	case m.Kind == wire.Error:
+		err = fmt.Errorf("sandbox kernel: %s", m.Error)
+	case m.Kind != wire.Exit && m.Kind != wire.Violation:
+		err = fmt.Errorf("sandbox kernel said %q at the end", m.Kind)
+	}
+	if err != nil {
+		s.kernel.kill()
+	}
+	exit := s.exit(m)
+	exit.DrainErr = errors.Join(exit.DrainErr, s.finish())
+	exit.Usage.CPU = s.kernel.cpuTime()
+	return exit, err
+}
+
+// finish waits until nothing is left: the process reaped, the drain at its end.
+func (s *sandbox) finish() error {
+	<-s.kernel.gone
+	s.kernel.close()
+	s.kernel.stderr.wait()
+	if s.drained == nil {
+		return nil
+	}
+	return <-s.drained
+}
+
+// exit maps the last message.
+func (s *sandbox) exit(m wire.Message) driver.Exit {
+	exit := driver.Exit{
+		OOM: m.OOM, Violation: m.Violation, Killed: m.Killed, Flags: m.Flags,
+		Usage: driver.Usage{PeakMemoryBytes: m.PeakBytes, Processes: m.Processes},
+	}
+	if m.DrainErr != "" {
+		exit.DrainErr = errors.New(m.DrainErr)
+	}
+	status := syscall.WaitStatus(m.Status)
+	switch {
+	case m.NotFound != "":
+		exit.NotFound, exit.Message, exit.Code = true, m.NotFound, m.Code
+	case status.Signaled():
+		exit.Signal = int(status.Signal())
+	default:
+		exit.Code = status.ExitStatus()
+	}
+	return exit
+}
+
+// killGrace is how long a kernel may take to answer a request to end, and how long its drain may stand still.
+const killGrace = 2 * time.Second
+
+// Kill implements [driver.Sandbox].
+func (s *sandbox) Kill(how driver.KillMode) {
+	s.killed.Store(true)
+	if how == driver.KillDrain && wire.Send(s.kernel.sock, wire.Control{Kill: true}) == nil {
+		go s.killIfStuck()
+		return
+	}
+	s.kernel.kill()
+}
+
+func (s *sandbox) killIfStuck() {
+	for before := int64(-1); ; {
+		select {
+		case <-s.kernel.gone:
+			return
+		case <-time.After(killGrace):
+		}
+		now := s.moved.Load()
+		if now == before || now == 0 {
+			s.kernel.kill()
+			return
+		}
+		before = now
+	}
+}
+
+// Resize implements [driver.Resizer]. The size itself is the engine's to set on its side of the pty.
+func (s *sandbox) Resize(uint16, uint16) error {
+	return s.Signal(syscall.SIGWINCH)
+}
+
+// Signal sends sig to the foreground process group of the sandbox's terminal.
+func (s *sandbox) Signal(sig syscall.Signal) error {
+	return wire.Send(s.kernel.sock, wire.Control{Signal: int(sig)})
+}
+
+// ended is a sandbox whose program never ran.
+type ended struct{ exit driver.Exit }
+
+func (e *ended) Wait() (driver.Exit, error) { return e.exit, nil }
+func (e *ended) Kill(driver.KillMode)       {}
+
+// counted counts what is read, so that a drain that moves is told from one that hangs.
+type counted struct {
+	r io.Reader
+	n *atomic.Int64
+}
+
+func (c *counted) Read(b []byte) (int, error) {
+	n, err := c.r.Read(b)
+	c.n.Add(int64(n))
+	return n, err
+}
+
+func closeFile(f *os.File) error {
+	if f == nil {
+		return nil
+	}
+	return f.Close()
+}

@@ -1,0 +1,266 @@
+package sentry
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/abi/linux"
+	"gvisor.dev/gvisor/pkg/context"
+	"gvisor.dev/gvisor/pkg/fd"
+	"gvisor.dev/gvisor/pkg/metric"
+	"gvisor.dev/gvisor/pkg/sentry/fsimpl/host"
+	"gvisor.dev/gvisor/pkg/sentry/kernel"
+	"gvisor.dev/gvisor/pkg/sentry/seccheck"
+	pb "gvisor.dev/gvisor/pkg/sentry/seccheck/points/points_go_proto"
+	"gvisor.dev/gvisor/pkg/sentry/usage"
+	"gvisor.dev/gvisor/pkg/timing"
+	"gvisor.dev/gvisor/runsc/boot"
+	"gvisor.dev/gvisor/runsc/config"
+	"gvisor.dev/gvisor/runsc/flag"
+	"gvisor.dev/gvisor/runsc/specutils"
+
+	"github.com/silk-sandbox/silk/driver/gvisor/wire"
+)
+
+// box is the sandbox: a Loader that was built for a placeholder and is patched with the one run it serves.
+type box struct {
+	seccheck.SinkDefaults
+
+	conf   *config.Config
+	loader *boot.Loader
+	fields loaderFields
+	init   *specs.Spec // of process 1; the Loader keeps the pointer
+	image  int         // descriptor number of the root image, a placeholder until load
+
+	req     wire.Request
+	stdio   [3]int
+	ws      workspace
+	guard   *guard
+	memory  memoryWatch
+	program *kernel.ThreadGroup
+	tty     *host.TTYFileDescription
+
+	notFound     string
+	notFoundCode int
+	killed       atomic.Bool
+	started      func() // called when policy is in force and the program is about to run
+	fillErr      error  // set by ContainerStart, which cannot return it
+}
+
+// sandboxID names the container in the Loader's tables; there is one.
+const sandboxID = "silk"
+
+type configResult struct {
+	config *config.Config
+	err    error
+}
+
+// newConfig makes the runsc configuration of a sandbox without network, gofer, overlay or host files.
+func newConfig() configResult {
+	flags := flag.NewFlagSet("silk", flag.ContinueOnError)
+	config.RegisterFlags(flags)
+	for name, value := range map[string]string{
+		"platform": "systrap", "network": "none", "directfs": "false", "overlay2": "none", "host-settings": "ignore",
+		"host-uds": "none", "host-fifo": "none", "file-access": "exclusive",
+	} {
+		if err := flags.Set(name, value); err != nil {
+			return configResult{err: fmt.Errorf("set gVisor flag %s: %w", name, err)}
+		}
+	}
+	conf, err := config.NewFromFlags(flags)
+	if err != nil {
+		return configResult{err: fmt.Errorf("make gVisor configuration: %w", err)}
+	}
+	return configResult{config: conf}
+}
+
+// newBox builds kernel, platform and memory before anything is known of the run. The descriptors it hands to the
+// Loader are dead pipes; load replaces what is behind their numbers.
+func newBox(conf *config.Config, ncpu int, hostMem uint64) (*box, error) {
+	b := &box{conf: conf, guard: &guard{}}
+	b.init = &specs.Spec{
+		Version: "1.0.0", Hostname: "silk", Root: &specs.Root{Path: "/", Readonly: true},
+		Process: &specs.Process{Args: []string{"init"}, Env: []string{"HOME=/"}, Cwd: "/", User: specs.User{UID: initID, GID: initID},
+			Capabilities: &specs.LinuxCapabilities{}, NoNewPrivileges: true},
+		Linux: &specs.Linux{Namespaces: []specs.LinuxNamespace{
+			{Type: specs.PIDNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace}, {Type: specs.MountNamespace}, {Type: specs.NetworkNamespace}}},
+	}
+	initFD, err := memfdOf("init", initELF())
+	if err != nil {
+		return nil, err
+	}
+	ctl, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("make control socket: %w", err)
+	}
+	if err := unix.Bind(ctl, &unix.SockaddrUnix{}); err != nil { // an abstract name in our own, empty network namespace
+		return nil, fmt.Errorf("bind control socket: %w", err)
+	}
+	var null [4]int
+	for i := range null {
+		if null[i], err = deadPipe(); err != nil {
+			return nil, err
+		}
+	}
+	b.image = null[3]
+	seccheckInitOnce.Do(func() {})
+	b.loader, err = boot.New(boot.Args{
+		ID: sandboxID, Spec: b.init, Conf: conf, ControllerFD: ctl, Device: fd.New(-1), PinRingFD: -1,
+		GoferFDs: []int{b.image}, DevGoferFD: -1, StdioFDs: null[:3], ExecFD: initFD,
+		GoferMountConfs: []specutils.GoferMountConf{{Lower: specutils.Erofs, Upper: specutils.NoOverlay}},
+		NumCPU:          ncpu, CPUQuota: -1, TotalHostMem: hostMem, PodInitConfigFD: -1, RootfsUpperTarFD: -1,
+		StartupTimer: timing.New(sandboxID, time.Now()),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make gVisor loader: %w", err)
+	}
+	if b.fields, err = fieldsOf(b.loader); err != nil {
+		return nil, err
+	}
+	metric.Initialize()
+	return b, nil
+}
+
+// deadPipe returns the read end of a pipe without a writer: always at end of file.
+func deadPipe() (int, error) {
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+		return -1, err
+	}
+	return p[0], unix.Close(p[1])
+}
+
+func (b *box) kernel() *kernel.Kernel { return *b.fields.kernel }
+
+// warm prepares what each run needs and none determines: two empty address spaces, for init and the program, go back
+// to the platform's pool of stub processes.
+func (b *box) warm() error {
+	for range 2 {
+		as, err := b.kernel().NewAddressSpace()
+		if err != nil {
+			return fmt.Errorf("make address space: %w", err)
+		}
+		defer as.Release()
+	}
+	if err := b.addLoopback(); err != nil {
+		return err
+	}
+	runtime.GC()
+	return nil
+}
+
+// load patches the waiting kernel with the run. fds are as [wire.Request] says; load owns them.
+func (b *box) load(req wire.Request, fds []int) error {
+	b.req = req
+	want := 4 + len(req.Mounts)
+	if req.Fill {
+		want++
+	}
+	if req.Drain {
+		want++
+	}
+	if len(fds) != want {
+		return fmt.Errorf("request came with %d descriptors, want %d", len(fds), want)
+	}
+	stdio, rest := fds[1:4], fds[4:]
+	b.ws = workspace{box: b, in: -1, out: -1}
+	if req.Fill {
+		b.ws.in, rest = rest[0], rest[1:]
+	}
+	if req.Drain {
+		b.ws.out, rest = rest[0], rest[1:]
+	}
+	images := append([]int{fds[0]}, rest...)
+	if err := checkDescriptors(images, stdio); err != nil {
+		return err
+	}
+	if err := unix.Dup3(fds[0], b.image, unix.O_CLOEXEC); err != nil {
+		return fmt.Errorf("put image in place: %w", err)
+	}
+	_ = unix.Close(fds[0])
+	copy(b.stdio[:], stdio)
+
+	b.init.Hostname = req.Hostname
+	b.init.Mounts = mountsOf(req)
+	for _, image := range rest {
+		*b.fields.goferFDs = append(*b.fields.goferFDs, fd.New(image))
+		*b.fields.mounts = append(*b.fields.mounts, specutils.GoferMountConf{Lower: specutils.Erofs, Upper: specutils.NoOverlay})
+	}
+	b.kernel().RootUTSNamespace().SetHostName(b.kernel().SupervisorContext(), req.Hostname)
+	usage.MinimumTotalMemoryBytes, usage.MaximumTotalMemoryBytes = uint64(req.MemoryBytes), uint64(req.MemoryBytes)
+	b.guard.configure(b)
+	seccheck.Global.AppendSink(b, []seccheck.PointReq{{Pt: seccheck.PointContainerStart}})
+	return nil
+}
+
+// run starts the program and waits for its end. ready is called when the process can take control messages.
+func (b *box) run(ready func()) (wire.Message, error) {
+	if err := loaderRun(b.loader); err != nil {
+		return wire.Message{}, errors.Join(b.fillErr, fmt.Errorf("start sandbox: %w", err))
+	}
+	if b.fillErr != nil {
+		return wire.Message{}, b.fillErr
+	}
+	if b.notFound != "" {
+		return b.end(0), nil
+	}
+	ready()
+	b.memory.watch(b)
+	b.program.WaitExited()
+	status := b.program.ExitStatus()
+	b.kernel().Kill(linux.WaitStatusTerminationSignal(linux.SIGKILL)) // init, and everything that the program left behind
+	b.loader.WaitExit()
+	return b.end(status), nil
+}
+
+func (b *box) end(status linux.WaitStatus) wire.Message {
+	m := wire.Message{
+		Kind: wire.Exit, Status: uint32(status), NotFound: b.notFound, Code: b.notFoundCode, OOM: b.memory.exceeded.Load(), Killed: b.killed.Load(),
+		Flags: b.guard.flags(), Processes: b.guard.processes.Load(), PeakBytes: b.memory.peak.Load(),
+	}
+	if err := b.ws.drain(); err != nil {
+		m.DrainErr = err.Error()
+	}
+	return m
+}
+
+// control obeys one message of the engine.
+func (b *box) control(c wire.Control) {
+	switch {
+	case c.Kill:
+		b.killed.Store(true)
+		b.kernel().Kill(linux.WaitStatusTerminationSignal(linux.SIGKILL))
+	case c.Signal != 0 && b.tty != nil:
+		b.tty.TTY().SignalForegroundProcessGroup(&linux.SignalInfo{Signo: int32(c.Signal)})
+	}
+}
+
+// Name implements seccheck.Sink.
+func (*box) Name() string { return "silk" }
+
+// ContainerStart implements seccheck.Sink. The Loader calls it when init and all mounts exist and before any task runs:
+// the moment to fill the workspace and to create the program. What goes wrong here must keep the kernel from starting
+// the program: there is none then, and run reports it.
+func (b *box) ContainerStart(context.Context, seccheck.FieldSet, *pb.Start) error {
+	if err := b.ws.open(); err != nil {
+		b.fillErr = err
+		return err
+	}
+	if err := b.ws.fill(); err != nil {
+		b.fillErr = fmt.Errorf("fill workspace: %w", err)
+		return b.fillErr
+	}
+	if err := b.createProgram(); err != nil {
+		b.fillErr = err
+		return err
+	}
+	if b.notFound == "" {
+		b.started()
+	}
+	return nil
+}

@@ -1,0 +1,123 @@
+package sentry
+
+import (
+	"path"
+	"strconv"
+	"strings"
+
+	"gvisor.dev/gvisor/pkg/sentry/kernel"
+)
+
+// fileVerdict is what becomes of an open.
+type fileVerdict int
+
+const (
+	allowFile fileVerdict = iota
+	denyFile              // EACCES, counted
+	hideFile              // ENOENT: a runtime probes it at its start and goes on without
+	killFile              // a violation
+)
+
+// forbidden are names that no program has an ordinary reason to open; a name covers everything below it. Files that
+// the images do not even have stand here too: the attempt is what counts.
+var forbidden = []string{
+	"/etc/passwd", "/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/root", "/boot",
+	"/proc/kcore", "/proc/kallsyms", "/proc/kmsg", "/proc/keys", "/proc/key-users", "/proc/sched_debug",
+	"/proc/timer_list", "/proc/sysrq-trigger", "/proc/sys/kernel/core_pattern", "/proc/kpagecount", "/proc/kpageflags",
+}
+
+// sysRules are the parts of /sys that runtimes read when they start. Everything else below /sys is forbidden.
+var sysRules = []struct {
+	name    string // it and everything below it
+	verdict fileVerdict
+	reason  string
+}{
+	{"/sys/devices/system/cpu/possible", allowFile, "glibc and OpenBLAS count processors"},
+	{"/sys/devices/system/cpu/online", allowFile, "glibc: sysconf(_SC_NPROCESSORS_ONLN)"},
+	{"/sys/devices/system/cpu/present", allowFile, "hwloc and Go count processors"},
+	{"/sys/kernel/mm/transparent_hugepage/hpage_pmd_size", allowFile, "Go's runtime sizes its arenas"},
+	{"/sys/kernel/mm/transparent_hugepage/enabled", hideFile, "jemalloc and Java ask for it"},
+	{"/sys/kernel/mm/hugepages", hideFile, "Java lists page sizes"},
+	{"/sys/devices/system/cpu", hideFile, "node and Go probe frequencies and caches"},
+	{"/sys/devices/system/node", hideFile, "NUMA probes of OpenBLAS and Java"},
+	{"/sys/fs/cgroup", hideFile, "node, Go and Java look for limits"},
+	{"/sys/bus/pci", hideFile, "Chromium looks for a GPU"},
+}
+
+// sandboxDevices are the device files that a sandbox has of its own. Any other name below /dev is a host device.
+var sandboxDevices = map[string]bool{
+	"null": true, "zero": true, "full": true, "random": true, "urandom": true, "tty": true, "console": true,
+	"shm": true, "pts": true, "ptmx": true, "fd": true, "stdin": true, "stdout": true, "stderr": true,
+	"log": true, // syslog(3)'s socket, which is never there
+}
+
+// judge decides on the resolved name of a file. The empty name, which nobody could resolve, is allowed: the kernel's
+// own answer stands, and it was an error.
+func (g *guard) judge(t *kernel.Task, name string) fileVerdict {
+	if name == "" {
+		return allowFile
+	}
+	for _, f := range forbidden {
+		if covers(f, name) {
+			return killFile
+		}
+	}
+	switch {
+	case strings.HasPrefix(name, "/sys/"):
+		return judgeSys(name)
+	case strings.HasPrefix(name, "/dev/"):
+		first, _, _ := strings.Cut(name[len("/dev/"):], "/")
+		if !sandboxDevices[first] {
+			return killFile
+		}
+	case strings.HasPrefix(name, "/proc/"):
+		return judgeProc(t, name)
+	}
+	return allowFile
+}
+
+func judgeSys(name string) fileVerdict {
+	for _, r := range sysRules {
+		if covers(r.name, name) {
+			return r.verdict
+		}
+		if covers(name, r.name) { // a directory on the way to one
+			return allowFile
+		}
+	}
+	return killFile
+}
+
+// judgeProc forbids the environment of other processes; a process may read its own.
+func judgeProc(t *kernel.Task, name string) fileVerdict {
+	if path.Base(name) != "environ" {
+		return allowFile
+	}
+	pid, _, _ := strings.Cut(name[len("/proc/"):], "/")
+	n, err := strconv.Atoi(pid)
+	if err != nil {
+		return killFile
+	}
+	if kernel.ThreadID(n) == t.ThreadGroup().ID() {
+		return allowFile
+	}
+	return killFile
+}
+
+// covers says whether name is dir or lies below it.
+func covers(dir, name string) bool {
+	return name == dir || strings.HasPrefix(name, dir) && name[len(dir)] == '/'
+}
+
+// splitLast splits off the last name of a path: "a/b/" is "a/" and "b". The directory keeps its slash.
+func splitLast(name string) (dir, base string) {
+	trimmed := strings.TrimRight(name, "/")
+	i := strings.LastIndexByte(trimmed, '/')
+	return trimmed[:i+1], trimmed[i+1:]
+}
+
+// cleanJoin appends the names that do not exist to the directory that does. ".." in them cannot lead anywhere: it
+// belongs to a directory that is not there.
+func cleanJoin(dir, rest string) string {
+	return path.Clean(dir + "/" + rest)
+}

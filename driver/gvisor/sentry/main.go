@@ -1,0 +1,169 @@
+package sentry
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/cpuid"
+	"gvisor.dev/gvisor/pkg/log"
+	"gvisor.dev/gvisor/pkg/ring0"
+	"gvisor.dev/gvisor/pkg/sentry/syscalls/linux"
+
+	"github.com/silk-sandbox/silk/driver/gvisor/wire"
+)
+
+// engineFD is the socket to the engine. fdTableFD is a placeholder that the driver donates so that the descriptor table
+// has its final size before threads exist; growing it later costs a grace period of RCU.
+const (
+	engineFD  = 3
+	fdTableFD = 255
+)
+
+// exitLost is the exit status when the engine is gone or was never there; nobody reads it.
+const exitLost = 70
+
+// session is one sentry process and its one run.
+type session struct {
+	steps []wire.Step
+	ready chan arrival // the request, decoded while the kernel is being built
+}
+
+type arrival struct {
+	req wire.Request
+	fds []int
+	err error
+}
+
+// Main is the process. Its arguments are: the number of CPUs that the program sees, and the host's total memory in
+// bytes. It never returns.
+func Main() {
+	s := &session{ready: make(chan arrival, 1)}
+	s.mark("main")
+	if err := s.run(); err != nil {
+		s.fail(err)
+	}
+	os.Exit(0)
+}
+
+func (s *session) run() error {
+	if len(os.Args) != 3 {
+		return errors.New("silk-sentry is started by silk, not by hand")
+	}
+	ncpu, err := strconv.Atoi(os.Args[1])
+	if err != nil {
+		return fmt.Errorf("CPU count: %w", err)
+	}
+	hostMem, err := strconv.ParseUint(os.Args[2], 10, 64)
+	if err != nil {
+		return fmt.Errorf("host memory: %w", err)
+	}
+	os.Clearenv()
+	unix.CloseOnExec(engineFD)
+	_ = unix.Close(fdTableFD)
+	log.SetTarget(log.GoogleEmitter{Writer: &log.Writer{Next: io.Discard}}) // the Sentry's log would be a channel out
+	debug.SetTraceback("system")
+	debug.SetGCPercent(400) // a start allocates 20 MB once; collecting it twice costs 3 ms
+	time.Local = time.UTC   // else a first use of local time would open /etc/localtime of the host
+
+	if err := wire.Send(engineFD, wire.Message{Kind: wire.Hello, Version: wire.Version}); err != nil {
+		os.Exit(exitLost)
+	}
+	go s.receive()
+
+	cpuid.Initialize()
+	ring0.InitDefault()
+	configured := make(chan configResult, 1)
+	go func() { configured <- newConfig() }() // 3-5 ms of flag registration, beside confine
+	if err := loadSeccompPrograms(); err != nil {
+		return err
+	}
+	s.mark("seccomp programs")
+	removeProc, err := confine()
+	if err != nil {
+		return fmt.Errorf("confine the sentry: %w", err)
+	}
+	s.mark("confined")
+	conf := <-configured
+	if conf.err != nil {
+		return conf.err
+	}
+	b, err := newBox(conf.config, ncpu, hostMem)
+	if err != nil {
+		return err
+	}
+	s.mark("kernel")
+	b.guard.install(linux.AMD64)
+	if err := b.warm(); err != nil {
+		return err
+	}
+	if err := removeProc(); err != nil {
+		return err
+	}
+	s.mark("waiting")
+
+	a := <-s.ready
+	if a.err != nil {
+		return fmt.Errorf("receive request: %w", a.err)
+	}
+	s.mark("request")
+	if err := b.load(a.req, a.fds); err != nil {
+		return err
+	}
+	s.mark("loaded")
+	b.started = func() { s.mark("started"); s.say(wire.Message{Kind: wire.Started, Steps: s.steps}) }
+	b.guard.report = func(m wire.Message) { s.say(m) }
+	m, err := b.run(func() { go s.control(b) })
+	if err != nil {
+		return err
+	}
+	s.say(m)
+	return nil
+}
+
+// receive reads the request. An engine that closes its end does not need us (any more).
+func (s *session) receive() {
+	var a arrival
+	a.fds, a.err = wire.Receive(engineFD, &a.req)
+	if errors.Is(a.err, io.EOF) {
+		os.Exit(exitLost)
+	}
+	s.ready <- a
+}
+
+// control obeys the engine until it closes its end: then the run is over, whatever the program is doing. It reads with
+// read(2) because the seccomp filter has no recvmsg with our flags.
+func (s *session) control(b *box) {
+	for {
+		var c wire.Control
+		switch err := wire.Read(engineFD, &c); {
+		case errors.Is(err, io.EOF):
+			os.Exit(exitLost)
+		case err != nil:
+			s.fail(fmt.Errorf("read control message: %w", err))
+		}
+		b.control(c)
+	}
+}
+
+func (s *session) mark(step string) {
+	s.steps = append(s.steps, wire.Step{Name: step, At: time.Now().UnixNano()})
+}
+
+// say sends m. Without an engine there is nobody to run for.
+func (s *session) say(m wire.Message) {
+	if err := wire.Write(engineFD, m); err != nil {
+		os.Exit(exitLost)
+	}
+}
+
+// fail reports err and ends the process.
+func (s *session) fail(err error) {
+	_ = wire.Write(engineFD, wire.Message{Kind: wire.Error, Error: err.Error(), Steps: s.steps})
+	os.Exit(exitLost)
+}

@@ -1,0 +1,51 @@
+package sentry
+
+import (
+	"runtime/metrics"
+	"sync/atomic"
+	"time"
+
+	"gvisor.dev/gvisor/pkg/abi/linux"
+)
+
+// memoryWatch ends the sandbox when its memory goes beyond the limit. It is exact where a cgroup is not: it counts the
+// guest's pages (anonymous, /tmp, /dev/shm) and what the guest makes the Sentry's own heap grow by, but neither
+// /workspace, which has a quota of its own, nor the Sentry.
+type memoryWatch struct {
+	exceeded atomic.Bool
+	peak     atomic.Int64
+}
+
+const (
+	// memoryInterval is the time between samples: a guest touches at most a few MiB in it, and one sample (an fstat and
+	// a statfs inside the Sentry) costs microseconds.
+	memoryInterval = 5 * time.Millisecond
+
+	// heapAllowance is what the Sentry's Go heap needs for itself; measured at 20 MiB after a start.
+	heapAllowance = 64 << 20
+)
+
+// watch starts the watching goroutine, which lives as long as the process.
+func (m *memoryWatch) watch(b *box) {
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	limit := b.req.MemoryBytes
+	go func() {
+		for over := 0; ; {
+			used, err := b.kernel().MemoryFile().TotalUsage()
+			if err != nil {
+				panic("memory of the sandbox cannot be read: " + err.Error()) // fail closed
+			}
+			metrics.Read(sample)
+			total := int64(used) - b.ws.usedBytes() + max(0, int64(sample[0].Value.Uint64())-heapAllowance)
+			m.peak.Store(max(m.peak.Load(), total))
+			if total <= limit {
+				over = 0
+			} else if over++; over > 1 || total > limit+limit/4 { // freed pages are given back a moment later: look twice
+				m.exceeded.Store(true)
+				b.kernel().Kill(linux.WaitStatusTerminationSignal(linux.SIGKILL))
+				return
+			}
+			time.Sleep(memoryInterval)
+		}
+	}()
+}

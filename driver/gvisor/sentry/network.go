@@ -1,0 +1,115 @@
+package sentry
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/abi/linux"
+	"gvisor.dev/gvisor/pkg/errors/linuxerr"
+	"gvisor.dev/gvisor/pkg/hostarch"
+	"gvisor.dev/gvisor/pkg/sentry/kernel"
+
+	"github.com/silk-sandbox/silk/driver"
+)
+
+// networkRules decide which sockets exist. AF_UNIX is free: it ends at the sandbox's own kernel. The network stack has
+// no way out in any case; what stands here turns the attempt into a violation instead of an error that a program may
+// retry for ever.
+func (g *guard) networkRules() map[uintptr]rule {
+	return map[uintptr]rule{
+		unix.SYS_SOCKET:   g.socket,
+		unix.SYS_CONNECT:  g.destination(func(c *call) (hostarch.Addr, uint) { return c.args[1].Pointer(), c.args[2].SizeT() }),
+		unix.SYS_SENDTO:   g.destination(func(c *call) (hostarch.Addr, uint) { return c.args[4].Pointer(), c.args[5].SizeT() }),
+		unix.SYS_SENDMSG:  g.destination(func(c *call) (hostarch.Addr, uint) { return messageName(c.task, c.args[1].Pointer()) }),
+		unix.SYS_SENDMMSG: g.destinations,
+	}
+}
+
+func (g *guard) socket(c *call) (uintptr, *kernel.SyscallControl, error) {
+	family, kind := c.args[0].Int(), c.args[1].Int()&linux.SOCK_TYPE_MASK
+	switch family {
+	case linux.AF_UNIX:
+		return c.proceed()
+	case linux.AF_INET, linux.AF_INET6:
+		if g.network == driver.NetworkDeny || kind == int32(linux.SOCK_RAW) {
+			return g.violate(c, ruleNetwork, familyName(family, kind))
+		}
+		return c.proceed()
+	case linux.AF_PACKET, unix.AF_VSOCK:
+		return g.violate(c, ruleNetwork, familyName(family, kind))
+	}
+	return 0, nil, linuxerr.EAFNOSUPPORT // AF_NETLINK included: libc falls back
+}
+
+func familyName(family, kind int32) string {
+	names := map[int32]string{linux.AF_INET: "AF_INET", linux.AF_INET6: "AF_INET6", linux.AF_PACKET: "AF_PACKET", unix.AF_VSOCK: "AF_VSOCK"}
+	kinds := map[int32]string{int32(linux.SOCK_STREAM): "SOCK_STREAM", int32(linux.SOCK_DGRAM): "SOCK_DGRAM", int32(linux.SOCK_RAW): "SOCK_RAW"}
+	k, ok := kinds[kind]
+	if !ok {
+		k = fmt.Sprint(kind)
+	}
+	return names[family] + ", " + k
+}
+
+// destination checks the address that a call sends to. The guest may change it after the check; then the network stack,
+// which has no route but loopback, answers ENETUNREACH.
+func (g *guard) destination(address func(*call) (hostarch.Addr, uint)) rule {
+	return func(c *call) (uintptr, *kernel.SyscallControl, error) {
+		addr, size := address(c)
+		if to, ok := outside(c.task, addr, size); ok {
+			return g.violate(c, ruleNetwork, to)
+		}
+		return c.proceed()
+	}
+}
+
+func (g *guard) destinations(c *call) (uintptr, *kernel.SyscallControl, error) {
+	const sizeofMmsghdr = 64 // struct mmsghdr, include/linux/socket.h
+	vector, n := c.args[1].Pointer(), min(c.args[2].Uint(), linux.UIO_MAXIOV)
+	for i := range n {
+		addr, size := messageName(c.task, vector+hostarch.Addr(i)*sizeofMmsghdr)
+		if to, ok := outside(c.task, addr, size); ok {
+			return g.violate(c, ruleNetwork, to)
+		}
+	}
+	return c.proceed()
+}
+
+// messageName reads msg_name and msg_namelen of a struct msghdr (recvmsg(2)).
+func messageName(t *kernel.Task, msg hostarch.Addr) (hostarch.Addr, uint) {
+	var b [12]byte
+	if _, err := t.CopyInBytes(msg, b[:]); err != nil {
+		return 0, 0 // the call itself will say EFAULT
+	}
+	return hostarch.Addr(binary.LittleEndian.Uint64(b[:8])), uint(binary.LittleEndian.Uint32(b[8:]))
+}
+
+// outside reads a socket address and says whether it is an IP address that is not the sandbox's own.
+func outside(t *kernel.Task, addr hostarch.Addr, size uint) (string, bool) {
+	if addr == 0 || size < 2 {
+		return "", false
+	}
+	b := make([]byte, min(size, 28)) // sizeof(struct sockaddr_in6)
+	if _, err := t.CopyInBytes(addr, b); err != nil {
+		return "", false
+	}
+	return outsideAddress(b)
+}
+
+func outsideAddress(b []byte) (string, bool) {
+	var ip netip.Addr
+	switch family := binary.LittleEndian.Uint16(b); {
+	case family == unix.AF_INET && len(b) >= 8:
+		ip = netip.AddrFrom4([4]byte(b[4:8]))
+	case family == unix.AF_INET6 && len(b) >= 24:
+		ip = netip.AddrFrom16([16]byte(b[8:24]))
+	default:
+		return "", false
+	}
+	if u := ip.Unmap(); u.IsLoopback() || u.IsUnspecified() { // connecting to 0.0.0.0 or :: means this host, ip(7)
+		return "", false
+	}
+	return netip.AddrPortFrom(ip, binary.BigEndian.Uint16(b[2:4])).String(), true
+}

@@ -1,0 +1,94 @@
+package sentry
+
+import (
+	_ "unsafe" // for go:linkname
+
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/abi/linux"
+	"gvisor.dev/gvisor/pkg/errors/linuxerr"
+	"gvisor.dev/gvisor/pkg/sentry/kernel"
+	"gvisor.dev/gvisor/pkg/sentry/vfs"
+	"gvisor.dev/gvisor/pkg/usermem"
+)
+
+// linuxWrite is the body of write(2): it blocks where the file's flags say so.
+//
+//go:linkname linuxWrite gvisor.dev/gvisor/pkg/sentry/syscalls/linux.write
+func linuxWrite(t *kernel.Task, file *vfs.FileDescription, src usermem.IOSequence, opts vfs.WriteOptions) (int64, error)
+
+// outputRules make writes whole and count the ones that found no room.
+func (g *guard) outputRules() map[uintptr]rule {
+	return map[uintptr]rule{
+		unix.SYS_WRITE: func(c *call) (uintptr, *kernel.SyscallControl, error) {
+			n, ctrl, err := c.proceed()
+			if err == nil && n > 0 && n < uintptr(c.args[2].SizeT()) {
+				if src, serr := c.task.SingleIOSequence(c.args[1].Pointer(), int(c.args[2].SizeT()), usermem.IOOpts{}); serr == nil {
+					n = finish(c, n, src)
+				}
+			}
+			return n, ctrl, g.noRoom(c, err)
+		},
+		unix.SYS_WRITEV: func(c *call) (uintptr, *kernel.SyscallControl, error) {
+			n, ctrl, err := c.proceed()
+			if err == nil && n > 0 {
+				if src, serr := c.task.IovecsIOSequence(c.args[1].Pointer(), int(c.args[2].Int()), usermem.IOOpts{}); serr == nil && int64(n) < src.NumBytes() {
+					n = finish(c, n, src)
+				}
+			}
+			return n, ctrl, g.noRoom(c, err)
+		},
+		unix.SYS_PWRITE64:  g.mayBeFull,
+		unix.SYS_PWRITEV:   g.mayBeFull,
+		unix.SYS_PWRITEV2:  g.mayBeFull,
+		unix.SYS_FALLOCATE: g.mayBeFull,
+	}
+}
+
+// finish writes what a first, partial write has left. A blocking write to a pipe is all or nothing on Linux (pipe(7));
+// the Sentry's is not when the pipe is the host's and full, and programs that ignore write's result would lose output.
+func finish(c *call, n uintptr, src usermem.IOSequence) uintptr {
+	file := c.task.GetFile(c.args[0].Int())
+	if file == nil {
+		return n
+	}
+	defer file.DecRef(c.task)
+	if file.StatusFlags()&linux.O_NONBLOCK != 0 {
+		return n
+	}
+	for int64(n) < src.NumBytes() {
+		m, err := linuxWrite(c.task, file, src.DropFirst64(int64(n)), vfs.WriteOptions{})
+		n += uintptr(m)
+		if err != nil || m == 0 { // interrupted: the caller sees the part, as with any write
+			break
+		}
+	}
+	return n
+}
+
+func (g *guard) mayBeFull(c *call) (uintptr, *kernel.SyscallControl, error) {
+	n, ctrl, err := c.proceed()
+	return n, ctrl, g.noRoom(c, err)
+}
+
+// noRoom counts a write that a size limit refused, and returns err as it is.
+func (g *guard) noRoom(c *call, err error) error {
+	if err == nil || !linuxerr.Equals(linuxerr.ENOSPC, err) {
+		return err
+	}
+	if file := c.task.GetFile(c.args[0].Int()); file != nil {
+		defer file.DecRef(c.task)
+		if where, nerr := g.nameOf(c.task, file.VirtualDentry()); nerr == nil {
+			g.full(where)
+		}
+	}
+	return err
+}
+
+// full counts a refusal for want of room at the file named where.
+func (g *guard) full(where string) {
+	if covers(workspaceDir, where) {
+		g.diskFull.Add(1)
+		return
+	}
+	g.tmpFull.Add(1)
+}

@@ -1,0 +1,94 @@
+// Package wire is the conversation between the engine and one sandbox kernel process (silk-sentry): one SOCK_SEQPACKET
+// pair, one JSON message a packet, descriptors beside it (SCM_RIGHTS).
+//
+//	sentry -> engine   hello                       the process lives, and has seen nothing yet
+//	engine -> sentry   Request + descriptors       exactly one
+//	sentry -> engine   started                     policy is in force, the program is about to run
+//	engine -> sentry   Control (kill, resize)      any number
+//	sentry -> engine   violation | exit | error    the last message; then end of file
+//
+// A peer that closes its end ends the run: the sentry exits when the engine is gone, and the engine treats an end of
+// file without an exit message as a failure of the sandbox, never as success. The guest cannot reach the socket: it is
+// a descriptor of the sentry process, not of a task in it.
+package wire
+
+import "github.com/silk-sandbox/silk/driver"
+
+// Version is checked in hello: an engine talks only to a sentry of its own build.
+const Version = 1
+
+// MaxMessageBytes bounds one packet: a command line and an environment of 128 KiB each (the limit of execve(2),
+// MAX_ARG_STRLEN times what is reasonable) fit, whatever the escaping.
+const MaxMessageBytes = 1 << 20
+
+// Request is the one run of a sentry. The descriptors beside it are, in this order: image; stdin, stdout, stderr or,
+// with Terminal, the replica three times; if Fill, the read end of the tar to fill /workspace with; if Drain, the write
+// end of the tar that comes back; one image for each of Mounts.
+type Request struct {
+	ID       string   `json:"id"`
+	Args     []string `json:"args"`
+	Env      []string `json:"env"`
+	Dir      string   `json:"dir"`
+	Hostname string   `json:"hostname"`
+
+	Network driver.Network `json:"network"`
+	NoSpawn bool           `json:"no_spawn,omitempty"`
+
+	MemoryBytes    int64 `json:"memory_bytes"`
+	WorkspaceBytes int64 `json:"workspace_bytes"`
+	TmpBytes       int64 `json:"tmp_bytes"`
+	ShmBytes       int64 `json:"shm_bytes"`
+	Processes      int   `json:"processes"`
+
+	Terminal bool     `json:"terminal,omitempty"`
+	Fill     bool     `json:"fill,omitempty"`
+	Drain    bool     `json:"drain,omitempty"`
+	Mounts   []string `json:"mounts,omitempty"` // targets
+
+	FileCapBytes  int64 `json:"file_cap_bytes"`  // a larger file is drained without its content
+	TotalCapBytes int64 `json:"total_cap_bytes"` // past this no content is drained
+	MaxEntries    int   `json:"max_entries"`     // entries drained at most
+}
+
+// Kinds of a Message.
+const (
+	Hello     = "hello"
+	Started   = "started"
+	Violation = "violation"
+	Exit      = "exit"
+	Error     = "error"
+)
+
+// Message is what a sentry says.
+type Message struct {
+	Kind    string `json:"kind"`
+	Version int    `json:"version,omitempty"`
+	Error   string `json:"error,omitempty"`
+
+	Status    uint32            `json:"status,omitempty"` // wait status as in wait(2)
+	OOM       bool              `json:"oom,omitempty"`
+	Killed    bool              `json:"killed,omitempty"`
+	NotFound  string            `json:"not_found,omitempty"` // why the command could not be started
+	Code      int               `json:"code,omitempty"`      // with NotFound: 126 or 127
+	Violation *driver.Violation `json:"violation,omitempty"`
+	Flags     driver.Flags      `json:"flags"`
+	PeakBytes int64             `json:"peak_bytes,omitempty"`
+	Processes int64             `json:"processes,omitempty"`
+	DrainErr  string            `json:"drain_err,omitempty"`
+
+	Steps []Step `json:"steps,omitempty"` // of the start, with hello and started
+}
+
+// Step is one step of a start.
+type Step struct {
+	Name string `json:"name"`
+	At   int64  `json:"at"` // nanoseconds since the epoch
+}
+
+// Control is what an engine says after the request.
+type Control struct {
+	Kill    bool   `json:"kill,omitempty"` // end every process, then drain and exit
+	Columns uint16 `json:"columns,omitempty"`
+	Rows    uint16 `json:"rows,omitempty"`
+	Signal  int    `json:"signal,omitempty"` // to the foreground process group of the terminal
+}
