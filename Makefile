@@ -48,6 +48,7 @@ fuzz: ## every fuzz target for FUZZTIME (30s)
 	  $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$pkg; done; done
 
 bench: build images ## compare with runc, runsc, bwrap and docker; write docs/benchmarks.md
+	cd bench/runsc && $(BUILD) -ldflags '-s -w' -o ../../bin/runsc gvisor.dev/gvisor/runsc
 	$(GO) run -buildvcs=false ./bench -out docs/benchmarks.md
 
 lint: ## formatting, vet, staticcheck and our bans (.golangci.yml gives the reasons)

@@ -1,0 +1,197 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/silk-sandbox/silk/image"
+	"github.com/silk-sandbox/silk/internal/atomicfile"
+)
+
+// config is what the command line says.
+type config struct {
+	out   string // the page to write
+	silk  string // binaries
+	runsc string
+	home  string // state directory of silk, with the lab images
+	n     int    // rounds of cold starts
+	crowd int    // sandboxes at once
+	parts string // comma-separated; empty: all
+}
+
+func main() {
+	var cfg config
+	flag.StringVar(&cfg.out, "out", "docs/benchmarks.md", "write the report to `FILE`")
+	flag.StringVar(&cfg.silk, "silk", "bin/silk", "silk's `BINARY`")
+	flag.StringVar(&cfg.runsc, "runsc", "bin/runsc", "stock runsc's `BINARY`")
+	flag.StringVar(&cfg.home, "home", os.Getenv("SILK_HOME"), "state `DIR` with the lab images")
+	flag.IntVar(&cfg.n, "n", 15, "rounds of cold starts")
+	flag.IntVar(&cfg.crowd, "crowd", 50, "sandboxes at once")
+	flag.StringVar(&cfg.parts, "only", "", "only these `PARTS`: starts,warm,flow,memory,inside")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := bench(ctx, cfg)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func bench(ctx context.Context, cfg config) (err error) {
+	for _, path := range []*string{&cfg.silk, &cfg.runsc, &cfg.home} {
+		if *path, err = filepath.Abs(*path); err != nil {
+			return err
+		}
+	}
+	if err := becomeReaper(); err != nil {
+		return err
+	}
+	scratch, err := os.MkdirTemp("", "silk-bench-")
+	if err != nil {
+		return fmt.Errorf("make scratch directory: %w", err)
+	}
+	defer func() { err = errors.Join(err, removeScratch(scratch)) }()
+	// The programs run as another user than this one and must be able to reach their files.
+	if err := os.Chmod(scratch, 0o755); err != nil {
+		return fmt.Errorf("open scratch directory for others: %w", err)
+	}
+	r := report{date: time.Now().UTC().Format(time.DateOnly), n: cfg.n}
+	if r.machine, err = describe(ctx, cfg); err != nil {
+		return err
+	}
+	r.all = contenders(ctx, cfg, scratch)
+	present := slices.DeleteFunc(slices.Clone(r.all), func(c contender) bool { return c.missing != nil })
+	for _, c := range r.all {
+		if c.missing != nil {
+			progress("%s is not measured: %v", c.name, c.missing)
+		}
+	}
+	roots, err := unpackAll(cfg, scratch)
+	if err != nil {
+		return err
+	}
+	if err := r.measure(ctx, cfg, present, roots); err != nil {
+		return err
+	}
+	var page strings.Builder
+	if err := r.write(&page); err != nil {
+		return err
+	}
+	if cfg.out == "-" {
+		_, err = os.Stdout.WriteString(page.String())
+		return err
+	}
+	return atomicfile.Write(cfg.out, []byte(page.String()), 0o644)
+}
+
+func (r *report) measure(ctx context.Context, cfg config, present []contender, roots map[string]rootfs) (err error) {
+	wanted := func(part string) bool {
+		return cfg.parts == "" || slices.Contains(strings.Split(cfg.parts, ","), part)
+	}
+	if wanted("starts") {
+		if r.starts, err = coldStarts(ctx, cfg, present, roots); err != nil {
+			return err
+		}
+		if lookup(cfg.silk) == nil {
+			if r.trace, err = trace(ctx, cfg); err != nil {
+				return err
+			}
+		}
+	}
+	if wanted("flow") {
+		if r.flows, err = flows(ctx, present, roots["lab:text"]); err != nil {
+			return err
+		}
+	}
+	if wanted("memory") {
+		for _, c := range present {
+			one, err := crowd(ctx, c, roots["lab:text"], 1)
+			if err != nil {
+				return err
+			}
+			r.single = append(r.single, one)
+		}
+		for _, c := range present {
+			if c.name != "silk" && c.name != "runsc" && c.name != "runc" {
+				continue
+			}
+			many, err := crowd(ctx, c, roots["lab:text"], cfg.crowd)
+			if err != nil {
+				return err
+			}
+			r.crowds = append(r.crowds, many)
+		}
+	}
+	if wanted("inside") {
+		if r.inside, err = inside(ctx, present, roots); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unpackAll copies the images that the programs need into directories below scratch.
+func unpackAll(cfg config, scratch string) (map[string]rootfs, error) {
+	store, err := image.Open(image.Config{Home: filepath.Join(cfg.home, "images")})
+	if err != nil {
+		return nil, err
+	}
+	roots := map[string]rootfs{}
+	for _, p := range startPrograms {
+		img, err := store.Resolve(p.tag)
+		if err != nil {
+			return nil, err
+		}
+		file, err := store.OpenRoot(img)
+		if err != nil {
+			return nil, err
+		}
+		dir := filepath.Join(scratch, strings.ReplaceAll(p.tag, ":", "-"))
+		roots[p.tag], err = unpack(p.tag, file, dir)
+		if err := errors.Join(err, file.Close()); err != nil {
+			return nil, err
+		}
+		progress("unpacked %s", p.tag)
+	}
+	return roots, nil
+}
+
+// removeScratch removes the scratch directory. runsc keeps an empty network namespace mounted in its state directory.
+func removeScratch(dir string) error {
+	pinned, err := filepath.Glob(filepath.Join(dir, "state-*", "null-netns"))
+	if err != nil {
+		return err
+	}
+	for _, path := range pinned {
+		if err := unix.Unmount(path, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) { // EINVAL: no mount
+			return fmt.Errorf("unmount %s: %w", path, err)
+		}
+	}
+	return os.RemoveAll(dir)
+}
+
+// trace asks silk to account for one start.
+func trace(ctx context.Context, cfg config) (string, error) {
+	c := exec.CommandContext(ctx, cfg.silk, "run", "--trace-start", "-p", "lab:text", "--", "true")
+	c.Env = append(os.Environ(), "SILK_HOME="+cfg.home)
+	out, err := c.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("trace a start: %w: %s", err, lastLines(string(out)))
+	}
+	return string(out), nil
+}

@@ -1,0 +1,88 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// descendants returns the pids of all processes below pid.
+func descendants(pid int) ([]int, error) {
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	children := map[int][]int{}
+	for _, path := range stats {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		// The name stands in parentheses and may contain anything; the state and the parent follow (proc(5)).
+		rest := string(text[strings.LastIndexByte(string(text), ')')+1:])
+		words := strings.Fields(rest)
+		if len(words) < 2 {
+			continue
+		}
+		parent, err := strconv.Atoi(words[1])
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", path, err)
+		}
+		child, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", path, err)
+		}
+		children[parent] = append(children[parent], child)
+	}
+	var all []int
+	for next := children[pid]; len(next) > 0; next = next[1:] {
+		all = append(all, next[0])
+		next = append(next, children[next[0]]...)
+	}
+	return all, nil
+}
+
+// pss is the proportional set size of processes in bytes: their own pages, and their share of those they have in common
+// with others (proc(5), smaps_rollup). A process that has ended counts nothing.
+func pss(pids []int) (int64, error) {
+	var sum int64
+	for _, pid := range pids {
+		kib, err := field(fmt.Sprintf("/proc/%d/smaps_rollup", pid), "Pss:")
+		if err != nil {
+			return 0, err
+		}
+		sum += kib << 10
+	}
+	return sum, nil
+}
+
+// peak is the largest resident set that a process has had, in bytes.
+func peak(pid int) (int64, error) {
+	kib, err := field(fmt.Sprintf("/proc/%d/status", pid), "VmHWM:")
+	return kib << 10, err
+}
+
+// field reads the number behind key; 0 if the process has ended or is a zombie.
+func field(path, key string) (int64, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return 0, nil //nolint:nilerr // ended
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		if words := strings.Fields(lines.Text()); len(words) >= 2 && words[0] == key {
+			n, err := strconv.ParseInt(words[1], 10, 64)
+			if err != nil {
+				return 0, fmt.Errorf("read %s: %w", path, err)
+			}
+			return n, nil
+		}
+	}
+	return 0, nil
+}
