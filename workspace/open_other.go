@@ -2,4 +2,5 @@
 
 package workspace
 
-const openFlags = 0 // the file is compared with what was looked at before; here nothing better exists
+// What is opened is compared with what was looked at before; these systems offer nothing more.
+const openNonblock, openFlags = 0, 0

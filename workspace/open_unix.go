@@ -4,6 +4,11 @@ package workspace
 
 import "syscall"
 
-// openFlags keep an open from following a link at the last element and from waiting for the writer of a FIFO that took
-// the place of a file since it was looked at.
-const openFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
+const (
+	// openNonblock keeps an open from waiting for the writer of a FIFO that took the place of a file since it was
+	// looked at.
+	openNonblock = syscall.O_NONBLOCK
+
+	// openFlags keep it from following a link at the last element besides.
+	openFlags = syscall.O_NOFOLLOW | openNonblock
+)
