@@ -13,8 +13,8 @@ import (
 // lockInImage is where an image keeps the lock that it was made from, so that it can always be made again.
 const lockInImage = "usr/share/silk/lock.json"
 
-// extras are what an image file adds to a recipe: things that no lock lists because they are local files.
-type extras func(t *image.Tree) error
+// extras adds what an image file has besides packages: local files, which no lock lists.
+type extras func(t *image.Tree) ([]image.Package, error)
 
 // Build makes the image that lock describes, puts it into config.Store and tags it with the recipe's name. Equal lock,
 // recipe and Compile give an equal digest, wherever and from whatever mirror. An interrupted build goes on where
@@ -157,7 +157,8 @@ func assemble(ctx context.Context, r Recipe, lock Lock, config Config, more extr
 		return image.Image{}, err
 	}
 	defer t.Close()
-	if err := fill(ctx, t, r, lock, config, more); err != nil {
+	local, err := fill(ctx, t, r, lock, config, more)
+	if err != nil {
 		return image.Image{}, err
 	}
 	config.Progress(0, -1, "writing the image")
@@ -166,6 +167,7 @@ func assemble(ctx context.Context, r Recipe, lock Lock, config Config, more extr
 		Licences:     "/usr/share/doc/*/copyright and /usr/share/common-licenses in the image",
 		Env:          map[string]string{"PATH": "/usr/local/bin:/usr/bin:/bin"},
 		Interpreters: found(t),
+		Packages:     local,
 	}
 	for _, p := range lock.Packages {
 		meta.Packages = append(meta.Packages, image.Package{Name: p.Name, Version: p.Version, Arch: lock.Arch, SHA256: p.SHA256})
@@ -177,39 +179,39 @@ func assemble(ctx context.Context, r Recipe, lock Lock, config Config, more extr
 	return config.Store.Put(ctx, t.WriteEROFS, meta, r.Name)
 }
 
-// fill puts everything into t.
-func fill(ctx context.Context, t *image.Tree, r Recipe, lock Lock, config Config, more extras) error {
+// fill puts everything into t, and returns what came from local files.
+func fill(ctx context.Context, t *image.Tree, r Recipe, lock Lock, config Config, more extras) (local []image.Package, err error) {
 	var total int64
 	for _, p := range lock.Packages {
 		total += p.Size
 	}
 	if err := unpack(ctx, t, lock.Packages, config.Cache, r.Prune, counter(config.Progress, total, "unpacking packages")); err != nil {
-		return err
+		return nil, err
 	}
 	for _, n := range lock.NPM {
 		if err := unpackNPM(t, n.Name, n.item(config.Cache, "").path); err != nil {
-			return fmt.Errorf("unpack npm package %s %s: %w", n.Name, n.Version, err)
-		}
-	}
-	if more != nil {
-		if err := more(t); err != nil {
-			return err
+			return nil, fmt.Errorf("unpack npm package %s %s: %w", n.Name, n.Version, err)
 		}
 	}
 	if err := repair(t); err != nil {
-		return fmt.Errorf("repair: %w", err)
+		return nil, fmt.Errorf("repair: %w", err)
 	}
 	data, err := lock.Marshal()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, f := range append(slices.Clone(r.Files), File{lockInImage, data}) {
 		if err := f.add(t); err != nil {
-			return err
+			return nil, err
+		}
+	}
+	if more != nil {
+		if local, err = more(t); err != nil {
+			return nil, err
 		}
 	}
 	if err := compile(ctx, t, config); err != nil {
-		return fmt.Errorf("compile Python files: %w", err)
+		return nil, fmt.Errorf("compile Python files: %w", err)
 	}
-	return nil
+	return local, nil
 }

@@ -44,7 +44,7 @@ func compileJob(t *image.Tree) (job CompileJob, ok bool) {
 	var dirs []string
 	var sources int64
 	for e := range t.All() {
-		if e.Mode.IsDir() && path.Dir(e.Path) == "/usr/lib" && strings.HasPrefix(path.Base(e.Path), "python3") {
+		if e.Mode.IsDir() && (path.Dir(e.Path) == "/usr/lib" || path.Dir(e.Path) == "/usr/local/lib") && strings.HasPrefix(path.Base(e.Path), "python3") {
 			dirs = append(dirs, e.Path)
 		}
 		if e.Mode.IsRegular() && path.Ext(e.Path) == ".py" {
@@ -103,9 +103,9 @@ func addCompiled(t *image.Tree, workspace io.Reader) (added int, err error) {
 		module, rest, _ := strings.Cut(base, ".cpython-")
 		switch source, ok := t.Lookup(dir + module + ".py"); {
 		case h.Typeflag != tar.TypeReg || !fs.ValidPath(name) || !strings.HasSuffix(rest, ".pyc") || h.Size > maxPycBytes:
-			return &image.RefusedError{Entry: h.Name, Reason: "is no compiled Python file"}
+			return &image.RefusedError{Entry: h.Name, Err: errors.New("is no compiled Python file")}
 		case !ok || !source.Mode.IsRegular():
-			return &image.RefusedError{Entry: h.Name, Reason: "has no source in the image"}
+			return &image.RefusedError{Entry: h.Name, Err: errors.New("has no source in the image")}
 		}
 		data, err := io.ReadAll(r)
 		if err != nil {
@@ -113,7 +113,7 @@ func addCompiled(t *image.Tree, workspace io.Reader) (added int, err error) {
 		}
 		// PEP 552: magic, then flags: bit 0 hash-based, bit 1 check the source.
 		if len(data) < 16 || binary.LittleEndian.Uint32(data[4:]) != 1 {
-			return &image.RefusedError{Entry: h.Name, Reason: "is not compiled with an unchecked hash"}
+			return &image.RefusedError{Entry: h.Name, Err: errors.New("is not compiled with an unchecked hash")}
 		}
 		added++
 		return t.AddFile(dir+"__pycache__/"+base, 0o644, t.Epoch(), bytes.NewReader(data))

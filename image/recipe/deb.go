@@ -12,6 +12,8 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/xi2/xz"
+
+	"github.com/silk-sandbox/silk/image"
 )
 
 // xzDictBytes bounds the memory of an xz reader. dpkg-deb writes with up to -9, whose dictionary is 64 MiB, see xz(1).
@@ -86,8 +88,16 @@ func eachEntry(r io.Reader, visit func(h *tar.Header, r io.Reader) error) error 
 		if err != nil {
 			return err
 		}
-		if err := visit(h, archive); err != nil {
-			return fmt.Errorf("entry %q: %w", h.Name, err)
+		if err := named(h.Name, visit(h, archive)); err != nil {
+			return err
 		}
 	}
+}
+
+// named adds the entry's name to err, unless err is a refusal and has it.
+func named(entry string, err error) error {
+	if err == nil || errors.As(err, new(*image.RefusedError)) {
+		return err
+	}
+	return fmt.Errorf("entry %q: %w", entry, err)
 }

@@ -18,13 +18,14 @@ const LockSchema = "silk.lock/v1"
 
 // Lock lists exactly what an image is made of. It never names a mirror, a registry or a host.
 type Lock struct {
-	Schema   string    `json:"schema"` // LockSchema
-	Image    string    `json:"image"`
-	Suite    string    `json:"suite"`    // Debian release, "trixie"
-	Arch     string    `json:"arch"`     // Debian architecture, "amd64"
-	Repairs  int       `json:"repairs"`  // revision of the repair rules, see Repairs
-	Packages []Package `json:"packages"` // sorted by name
-	NPM      []Tarball `json:"npm"`      // sorted by name
+	Schema    string    `json:"schema"` // LockSchema
+	Image     string    `json:"image"`
+	Suite     string    `json:"suite"`     // Debian release, "trixie"
+	Arch      string    `json:"arch"`      // Debian architecture, "amd64"
+	Repairs   int       `json:"repairs"`   // revision of the repair rules, see Repairs
+	Requested []string  `json:"requested"` // Debian packages that were asked for, sorted
+	Packages  []Package `json:"packages"`  // those and what they depend on, sorted by name
+	NPM       []Tarball `json:"npm"`       // sorted by name
 }
 
 // Package is one Debian package file.

@@ -27,7 +27,7 @@ func Refresh(ctx context.Context, r Recipe, config Config) (Lock, error) {
 }
 
 func refresh(ctx context.Context, r Recipe, config Config, m *mirror) (Lock, error) {
-	lock := Lock{Schema: LockSchema, Image: r.Name, Suite: suite, Arch: arch, Repairs: Repairs}
+	lock := Lock{Schema: LockSchema, Image: r.Name, Suite: suite, Arch: arch, Repairs: Repairs, Requested: r.Packages}
 	from, err := m.source(ctx)
 	if err != nil {
 		return Lock{}, fmt.Errorf("resolve %s: %w", r.Name, err)

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -41,10 +42,10 @@ func addNPM(t *image.Tree, dir string, r io.Reader) error {
 			return nil
 		}
 		if h.Typeflag != tar.TypeReg {
-			return &image.RefusedError{Entry: h.Name, Reason: "is not a regular file"}
+			return &image.RefusedError{Entry: h.Name, Err: errors.New("is not a regular file")}
 		}
 		if !fs.ValidPath(name) {
-			return &image.RefusedError{Entry: h.Name, Reason: "leads out of the package"}
+			return &image.RefusedError{Entry: h.Name, Err: errors.New("leads out of the package")}
 		}
 		return t.AddFile(dir+"/"+name, plainMode(h.FileInfo().Mode()), t.Epoch(), r)
 	})
@@ -58,38 +59,25 @@ func plainMode(mode fs.FileMode) fs.FileMode {
 	return 0o644
 }
 
-// packageName reads "name" of the package.json in an npm tarball.
-func packageName(path string) (string, error) {
-	f, err := os.Open(path)
+// npmIdentity reads name and version in the package.json of an npm tarball.
+func npmIdentity(r io.Reader) (NPM, error) {
+	z, err := gzip.NewReader(r)
 	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		return "", err
+		return NPM{}, err
 	}
 	defer z.Close()
-	var name string
+	var n NPM
 	err = eachEntry(z, func(h *tar.Header, r io.Reader) error {
-		if parts := strings.Split(h.Name, "/"); name != "" || len(parts) != 2 || parts[1] != "package.json" {
+		if parts := strings.Split(h.Name, "/"); len(parts) != 2 || parts[1] != "package.json" {
 			return nil
 		}
-		name, err = jsonName(io.LimitReader(r, maxManifestBytes))
+		var manifest struct{ Name, Version string }
+		err := json.NewDecoder(io.LimitReader(r, maxManifestBytes)).Decode(&manifest)
+		n = NPM{manifest.Name, manifest.Version}
 		return err
 	})
-	if err == nil && !npmName(name) {
-		err = fmt.Errorf("package.json names it %q, which is no package name", name)
+	if err == nil && !npmName(n.Name) {
+		err = fmt.Errorf("package.json names it %q, which is no package name", n.Name)
 	}
-	return name, err
-}
-
-func jsonName(r io.Reader) (string, error) {
-	var manifest struct {
-		Name string `json:"name"`
-	}
-	if err := json.NewDecoder(r).Decode(&manifest); err != nil {
-		return "", fmt.Errorf("package.json: %w", err)
-	}
-	return manifest.Name, nil
+	return n, err
 }

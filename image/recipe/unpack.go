@@ -99,7 +99,7 @@ func addDebEntry(t *image.Tree, h *tar.Header, r io.Reader, prune []string) erro
 	case tar.TypeLink:
 		return t.AddHardlink(name, strings.TrimPrefix(h.Linkname, "./"))
 	default:
-		return &image.RefusedError{Entry: h.Name, Reason: "is neither a file, a directory nor a link"}
+		return &image.RefusedError{Entry: h.Name, Err: errors.New("is neither a file, a directory nor a link")}
 	}
 }
 
