@@ -20,7 +20,7 @@ help: ## list the targets
 
 demo: build ## build silk and three images, run the examples in sandboxes
 	@$(MAKE) --no-print-directory images IMAGES='lab:text lab:python lab:node'
-	@deploy/demo
+	@examples/demo
 
 build: ## build bin/silk with its sandbox kernel inside (the first build takes minutes)
 	$(BUILD) -ldflags '-s -w' -o bin/silk-sentry ./cmd/silk-sentry
@@ -30,8 +30,8 @@ build: ## build bin/silk with its sandbox kernel inside (the first build takes m
 images: build ## build the lab images into $SILK_HOME (default: .silk)
 	@for image in $(IMAGES); do bin/silk image build $$image; done
 
-install: build ## install silk, its manual, completions and images under PREFIX (/usr/local)
-	deploy/install $(PREFIX)
+install: $(if $(shell command -v $(GO)),build images) ## install silk, its manual, completions and images under PREFIX (/usr/local)
+	IMAGES='$(IMAGES)' deploy/install $(PREFIX)
 
 test: build images ## every test that this machine can run, real sandboxes included (SCOPE=rest: what race leaves out)
 	SILK_TEST_HOME=$(SILK_HOME) $(GO) test -p 2 -timeout 30m $(if $(filter rest,$(SCOPE)),$(WHOLE),./...)
@@ -61,14 +61,14 @@ generate-diff:
 	@before=$$(git diff | sha256sum); $(MAKE) --no-print-directory generate; test "$$before" = "$$(git diff | sha256sum)" || \
 	  { git --no-pager diff --stat; echo "generated files differ: commit what make generate wrote"; exit 1; }
 
-locks: build ## resolve the lab images' packages anew with apt and npm's registry, rewrite the committed locks
-	bin/silk image lock $(IMAGES)
+locks: ## resolve the lab images' packages anew with apt, rewrite the committed locks
+	$(GO) run ./image/recipe/cmd/locks image/recipe/locks
 
 check: lint race generate-diff ## lint, race, generated files up to date, client builds for other systems
 	for t in $(CROSS); do GOOS=$${t%/*} GOARCH=$${t#*/} $(BUILD) -o /dev/null ./cmd/silk; done
 
-deb: build images ## build dist/silk_VERSION_amd64.deb, the same bytes for the same commit
-	deploy/deb/build $(VERSION)
+deb: build images ## build Debian packages in dist, the same bytes for the same commit
+	IMAGES='$(IMAGES)' deploy/deb/build $(VERSION)
 
 release: check test deb ## everything, plus known vulnerabilities (needs network) and checksums
 	$(TOOL) govulncheck ./...
