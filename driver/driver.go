@@ -102,6 +102,16 @@ type Spec struct {
 	Trace func(step string, at time.Time)
 }
 
+// Unheld is returned by Start when this host cannot keep a promise of the spec. It is a refusal, not a malfunction: no
+// code ran, and the user can do something about it.
+type Unheld struct {
+	Promise string // "cpus", "memory", ...
+	Detail  string // one sentence
+	Fix     string // what the user can do
+}
+
+func (u *Unheld) Error() string { return u.Detail + "; " + u.Fix }
+
 // Mount is one read-only file system in a sandbox.
 type Mount struct {
 	Image  *os.File // EROFS, open read-only; stays owned by the caller

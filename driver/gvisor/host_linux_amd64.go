@@ -1,6 +1,7 @@
 package gvisor
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -8,6 +9,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/silk-sandbox/silk/internal/cgroup"
 )
 
 // host is what all sandboxes of a driver share.
@@ -16,6 +19,7 @@ type host struct {
 	exeFD  int
 	null   *os.File
 	memory uint64 // bytes of the host
+	groups func() (*cgroup.Root, error)
 	*prepared
 }
 
@@ -51,6 +55,7 @@ func openHost(path string) (h host, err error) {
 		return h, fmt.Errorf("read the host's memory: %w", err)
 	}
 	h.memory = uint64(info.Totalram) * uint64(info.Unit)
+	h.groups = sync.OnceValues(cgroup.Find)
 	h.prepared = &prepared{}
 	return h, nil
 }
@@ -62,10 +67,11 @@ func (d *Driver) Close() error {
 	waiting := d.host.waiting
 	d.host.waiting = nil
 	d.host.mu.Unlock()
+	errs := []error{unix.Close(d.host.exeFD)}
 	for _, k := range waiting {
-		k.discard()
+		errs = append(errs, k.discard())
 	}
-	return unix.Close(d.host.exeFD)
+	return errors.Join(errs...)
 }
 
 // visibleCPUs is how many processors a program with a share of cpus sees.

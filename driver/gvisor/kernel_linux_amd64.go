@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/silk-sandbox/silk/driver/gvisor/wire"
+	"github.com/silk-sandbox/silk/internal/cgroup"
 )
 
 // nobody is who the Sentry is on the host: an id without files, processes or rights.
@@ -21,14 +22,16 @@ const nobody = 65534
 
 // kernel is one silk-sentry process, from fork to reaping.
 type kernel struct {
-	proc    *os.Process
-	cpus    int
-	sock    int // our end; closing it ends the process
-	forked  time.Time
-	stderr  *tail
-	gone    chan struct{} // closed when the process is reaped
-	state   *os.ProcessState
-	waitErr error
+	proc     *os.Process
+	cpus     int
+	sock     int // our end; closing it ends the process
+	forked   time.Time
+	stderr   *tail
+	group    *cgroup.Group // nil where the host has none for us
+	groupDir *os.File      // open during the fork
+	gone     chan struct{} // closed when the process is reaped
+	state    *os.ProcessState
+	waitErr  error
 
 	closeOnce sync.Once
 }
@@ -57,6 +60,12 @@ func (h host) spawn(cpus int) (*kernel, error) {
 		Env: []string{"GODEBUG=containermaxprocs=0,updatemaxprocs=0"},
 		Sys: isolation(),
 	}
+	born, err := k.makeGroup(h, attr.Sys)
+	if err != nil {
+		_ = unix.Close(pair[0])
+		_ = errR.Close()
+		return nil, err
+	}
 	started := make(chan error, 1)
 	go func() {
 		// The parent-death signal is sent when the forking thread ends, not the process (prctl(2)): this one stays
@@ -73,12 +82,45 @@ func (h host) spawn(cpus int) (*kernel, error) {
 		k.state, k.waitErr = k.proc.Wait()
 		close(k.gone)
 	}()
-	if err := <-started; err != nil {
+	err = <-started
+	_ = closeFile(k.groupDir)
+	if err != nil {
 		_ = unix.Close(pair[0])
 		_ = errR.Close()
-		return nil, explainStart(err)
+		return nil, errors.Join(explainStart(err), k.removeGroup())
+	}
+	if k.group != nil && !born {
+		// Its children are born there; the first one that runs guest code comes after the request.
+		if err := k.group.Add(k.proc.Pid); err != nil {
+			return nil, errors.Join(err, k.discard())
+		}
 	}
 	return k, nil
+}
+
+// makeGroup makes the control group, if the host has one for us. born says that the process will be born in it.
+func (k *kernel) makeGroup(h host, sys *syscall.SysProcAttr) (born bool, err error) {
+	groups, err := h.groups()
+	if err != nil {
+		return false, nil //nolint:nilerr // no groups here: limits_linux_amd64.go holds what it can, and Probe says so
+	}
+	if k.group, err = groups.New(); err != nil {
+		return false, err
+	}
+	dir, err := k.group.Dir()
+	if err != nil || dir == nil {
+		return false, err
+	}
+	k.groupDir = dir
+	sys.UseCgroupFD, sys.CgroupFD = true, int(dir.Fd())
+	return true, nil
+}
+
+func (k *kernel) removeGroup() error {
+	if k.group == nil {
+		return nil
+	}
+	return k.group.Remove(context.Background())
 }
 
 // isolation is what the process has before its first instruction: namespaces of its own, and in them the three
@@ -123,11 +165,12 @@ func (k *kernel) close() {
 }
 
 // discard ends a kernel that is not wanted and waits until it is gone.
-func (k *kernel) discard() {
+func (k *kernel) discard() error {
 	k.kill()
 	<-k.gone
 	k.close()
 	k.stderr.wait()
+	return k.removeGroup()
 }
 
 // receive reads the next message.
@@ -211,7 +254,7 @@ func (d *Driver) Prepare(ctx context.Context) (release func()) {
 		d.host.mu.Lock()
 		defer d.host.mu.Unlock()
 		if d.host.closed {
-			go k.discard()
+			k.kill()
 			return
 		}
 		d.host.waiting = append(d.host.waiting, k)
@@ -219,7 +262,9 @@ func (d *Driver) Prepare(ctx context.Context) (release func()) {
 	}()
 	return func() {
 		if k := <-ready; k != nil && d.host.remove(k) {
-			k.discard()
+			if err := k.discard(); err != nil {
+				d.config.Logger.Warn("discard sandbox kernel", "err", err)
+			}
 		}
 	}
 }

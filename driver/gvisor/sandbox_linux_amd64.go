@@ -46,12 +46,15 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ driver.Sandbox,
 	s := &sandbox{kernel: k}
 	defer func() {
 		if err != nil {
-			k.discard()
+			err = errors.Join(err, k.discard())
 			if s.drained != nil {
 				<-s.drained
 			}
 		}
 	}()
+	if err := d.limit(k, spec); err != nil {
+		return nil, err
+	}
 	stop := context.AfterFunc(ctx, k.kill)
 	defer stop()
 	timer := time.AfterFunc(startTimeout, k.kill)
@@ -75,6 +78,10 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ driver.Sandbox,
 	if m.Kind == wire.Exit { // the command does not exist
 		return &ended{exit: s.exit(m)}, s.finish()
 	}
+	if err := d.limitCPU(k, spec); err != nil {
+		return nil, err
+	}
+	trace("limited", time.Now())
 	return s, nil
 }
 
@@ -229,20 +236,41 @@ func (s *sandbox) Wait() (driver.Exit, error) {
 		s.kernel.kill()
 	}
 	exit := s.exit(m)
-	exit.DrainErr = errors.Join(exit.DrainErr, s.finish())
+	if err != nil && s.hostOOM() {
+		exit.OOM, err = true, nil
+	}
+	exit.DrainErr = errors.Join(exit.DrainErr, s.drainEnd())
 	exit.Usage.CPU = s.kernel.cpuTime()
-	return exit, err
+	return exit, errors.Join(err, s.release())
 }
 
-// finish waits until nothing is left: the process reaped, the drain at its end.
-func (s *sandbox) finish() error {
+// hostOOM says whether the host's kernel killed the sandbox for want of memory. It asks the counters, not the signal.
+func (s *sandbox) hostOOM() bool {
+	if s.kernel.group == nil {
+		return false
+	}
 	<-s.kernel.gone
-	s.kernel.close()
-	s.kernel.stderr.wait()
+	n, err := s.kernel.group.OOMKills()
+	return err == nil && n > 0
+}
+
+// finish waits until nothing is left.
+func (s *sandbox) finish() error { return errors.Join(s.drainEnd(), s.release()) }
+
+// drainEnd waits until the process is reaped and the drain at its end.
+func (s *sandbox) drainEnd() error {
+	<-s.kernel.gone
 	if s.drained == nil {
 		return nil
 	}
 	return <-s.drained
+}
+
+// release gives back what the sandbox held on the host. The process is gone.
+func (s *sandbox) release() error {
+	s.kernel.close()
+	s.kernel.stderr.wait()
+	return s.kernel.removeGroup()
 }
 
 // exit maps the last message.

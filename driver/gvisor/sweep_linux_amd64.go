@@ -1,7 +1,21 @@
 package gvisor
 
-import "context"
+import (
+	"context"
+	"errors"
 
-// Sweep removes what a silk that was killed left behind. A sandbox itself cannot be left: its kernel dies with the
-// thread that forked it and with the socket to it.
-func (d *Driver) Sweep(context.Context) error { return nil }
+	"github.com/silk-sandbox/silk/internal/cgroup"
+)
+
+// Sweep removes what a silk that was killed left behind: empty control groups. A sandbox itself cannot be left: its
+// kernel dies with the thread that forked it and with the socket to it.
+func (d *Driver) Sweep(ctx context.Context) error {
+	groups, err := d.host.groups()
+	if errors.Is(err, cgroup.ErrUnavailable) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return groups.Sweep(ctx)
+}

@@ -1,0 +1,113 @@
+package cgroup
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func find(t *testing.T) *Root {
+	t.Helper()
+	r, err := Find()
+	if err != nil {
+		t.Skip(err) // testenv knows the reason: the host offers no group; the limits are then held otherwise
+	}
+	return r
+}
+
+func TestGroupLimitsAndRemoval(t *testing.T) {
+	r := find(t)
+	g, err := r.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Limit(Limits{MemoryBytes: 64 << 20, CPUs: 0.5, Processes: 10}); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "sleep", "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Add(cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := g.OOMKills(); n != 0 || err != nil {
+		t.Errorf("OOMKills() = %d, %v, want 0", n, err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	if err := g.Remove(context.Background()); err != nil { // kills the process
+		t.Fatal(err)
+	}
+	<-done
+	for _, dir := range g.dirs {
+		if _, err := os.Stat(dir); err == nil {
+			t.Errorf("%s is still there", dir)
+		}
+	}
+}
+
+func TestSweepRemovesOnlyGroupsOfTheDead(t *testing.T) {
+	r := find(t)
+	mine, err := r.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mine.Remove(context.Background())
+	dead := &Root{Version: r.Version, dirs: r.dirs, self: maker{pid: 1 << 22, startTime: 1}}
+	left, err := dead.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(left.dirs[0]); err == nil {
+		t.Errorf("the group of a dead silk is still there")
+	}
+	if _, err := os.Stat(mine.dirs[0]); err != nil {
+		t.Errorf("the group of a living silk is gone: %v", err)
+	}
+}
+
+func TestNames(t *testing.T) {
+	m := maker{42, 777}
+	if got, ok := parseName(m.name(3)); !ok || got != m {
+		t.Errorf("parseName(%q) = %v, %v", m.name(3), got, ok)
+	}
+	for _, name := range []string{"silk", "silk-", "silk-a-1-2", "silk-1-2", "silk-1-2-3-4", "other-1-2-3", "silk-0-1-1", "silk--1-1-1"} {
+		if _, ok := parseName(name); ok {
+			t.Errorf("parseName(%q) took a name that is not ours", name)
+		}
+	}
+}
+
+func TestReadMounts(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "mountinfo")
+	text := strings.Join([]string{
+		"30 25 0:26 / /sys/fs/cgroup/unified rw,nosuid shared:9 - cgroup2 cgroup2 rw",
+		"31 25 0:27 /docker/x /sys/fs/cgroup/memory rw shared:10 - cgroup cgroup rw,memory",
+		"32 25 0:28 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct",
+	}, "\n")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := readMounts(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]mount{"": {"/", "/sys/fs/cgroup/unified"}, "memory": {"/docker/x", "/sys/fs/cgroup/memory"}, "cpu": {"/", "/sys/fs/cgroup/cpu,cpuacct"}}
+	if d := cmp.Diff(want, got, cmp.AllowUnexported(mount{})); d != "" {
+		t.Error(d)
+	}
+	for path, want := range map[string]string{"/docker/x/y": "/sys/fs/cgroup/memory/y", "/docker/x": "/sys/fs/cgroup/memory", "/elsewhere": "/sys/fs/cgroup/memory"} {
+		if got := got["memory"].dir(path); got != want {
+			t.Errorf("dir(%q) = %q, want %q", path, got, want)
+		}
+	}
+}

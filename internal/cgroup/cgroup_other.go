@@ -1,0 +1,21 @@
+//go:build !linux
+
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Root is where groups are made; on this system there is none.
+type Root struct{ Version int }
+
+// Group is one control group.
+type Group struct{}
+
+// Find returns [ErrUnavailable].
+func Find() (*Root, error) { return nil, fmt.Errorf("%w: %w", ErrUnavailable, errors.ErrUnsupported) }
+
+// Sweep does nothing.
+func (*Root) Sweep(context.Context) error { return nil }

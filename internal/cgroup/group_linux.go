@@ -1,0 +1,237 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Group is one control group of ours. Remove it.
+type Group struct {
+	root *Root
+	dirs []string // one, or one for each controller
+}
+
+// New makes an empty group without limits.
+func (r *Root) New() (_ *Group, err error) {
+	g := &Group{root: r}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, g.Remove(context.Background()))
+		}
+	}()
+	name := r.self.name(r.next.Add(1))
+	for _, parent := range r.parents() {
+		dir := filepath.Join(parent, name)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return nil, fmt.Errorf("make control group: %w", err)
+		}
+		g.dirs = append(g.dirs, dir)
+	}
+	return g, nil
+}
+
+// parents are the distinct parent directories, in the order of controllers.
+func (r *Root) parents() (dirs []string) {
+	for _, c := range controllers {
+		if !slices.Contains(dirs, r.dirs[c]) {
+			dirs = append(dirs, r.dirs[c])
+		}
+	}
+	return dirs
+}
+
+// file is the path of a control file of the named controller.
+func (g *Group) file(controller, name string) string {
+	parents := g.root.parents()
+	return filepath.Join(g.dirs[slices.Index(parents, g.root.dirs[controller])], name)
+}
+
+// Dir opens the group's directory for clone3's CLONE_INTO_CGROUP (version 2 only): a process that is born in the group
+// costs nothing, while moving one waits for a grace period of RCU (10-20 ms). It returns nil for version 1. The caller
+// closes it.
+func (g *Group) Dir() (*os.File, error) {
+	if g.root.Version != 2 {
+		return nil, nil
+	}
+	f, err := os.Open(g.dirs[0])
+	if err != nil {
+		return nil, fmt.Errorf("open control group: %w", err)
+	}
+	return f, nil
+}
+
+// Add moves a process into the group; its later children are born there.
+func (g *Group) Add(pid int) error {
+	for _, dir := range g.dirs {
+		if err := write(filepath.Join(dir, "cgroup.procs"), strconv.Itoa(pid)); err != nil {
+			return fmt.Errorf("move process into control group: %w", err)
+		}
+	}
+	return nil
+}
+
+// Limit sets limits. It can be called while processes run.
+func (g *Group) Limit(l Limits) error {
+	type setting struct{ controller, v1, v2, value1, value2 string }
+	var settings []setting
+	if l.MemoryBytes > 0 {
+		n := strconv.FormatInt(l.MemoryBytes, 10)
+		settings = append(settings, setting{"memory", "memory.limit_in_bytes", "memory.max", n, n})
+	}
+	if l.CPUs > 0 {
+		q := strconv.FormatInt(quotaMicros(l.CPUs), 10)
+		settings = append(settings, setting{"cpu", "cpu.cfs_quota_us", "cpu.max", q, q + " " + strconv.Itoa(periodMicros)})
+	}
+	if l.Processes > 0 {
+		n := strconv.Itoa(l.Processes)
+		settings = append(settings, setting{"pids", "pids.max", "pids.max", n, n})
+	}
+	for _, s := range settings {
+		name, value := s.v1, s.value1
+		if g.root.Version == 2 {
+			name, value = s.v2, s.value2
+		}
+		if err := write(g.file(s.controller, name), value); err != nil {
+			return fmt.Errorf("limit control group: %w", err)
+		}
+	}
+	if l.MemoryBytes > 0 {
+		return g.noSwap(l.MemoryBytes)
+	}
+	return nil
+}
+
+// noSwap forbids swap where the kernel counts it; where it does not, there is no file to write.
+func (g *Group) noSwap(memory int64) error {
+	name, value := "memory.memsw.limit_in_bytes", strconv.FormatInt(memory, 10)
+	if g.root.Version == 2 {
+		name, value = "memory.swap.max", "0"
+	}
+	if err := write(g.file("memory", name), value); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("forbid swap in control group: %w", err)
+	}
+	return nil
+}
+
+// OOMKills counts processes of the group that the kernel killed for want of memory.
+func (g *Group) OOMKills() (int64, error) {
+	name := "memory.oom_control" // "oom_kill N" since Linux 4.13
+	if g.root.Version == 2 {
+		name = "memory.events"
+	}
+	b, err := os.ReadFile(g.file("memory", name))
+	if err != nil {
+		return 0, fmt.Errorf("read control group: %w", err)
+	}
+	for line := range strings.Lines(string(b)) {
+		if n, ok := strings.CutPrefix(strings.TrimSpace(line), "oom_kill "); ok {
+			return strconv.ParseInt(n, 10, 64)
+		}
+	}
+	return 0, fmt.Errorf("read control group: no oom_kill in %s", name)
+}
+
+// removeTimeout bounds the wait for the last process of a group: the kernel takes a moment after it was reaped.
+const removeTimeout = 5 * time.Second
+
+// Remove removes the group. Processes that are still in it are killed first.
+func (g *Group) Remove(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
+	defer cancel()
+	var errs []error
+	for _, dir := range g.dirs {
+		errs = append(errs, removeDir(ctx, dir))
+	}
+	return errors.Join(errs...)
+}
+
+func removeDir(ctx context.Context, dir string) error {
+	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
+		err := unix.Rmdir(dir)
+		if err == nil || errors.Is(err, unix.ENOENT) {
+			return nil
+		}
+		if !errors.Is(err, unix.EBUSY) {
+			return fmt.Errorf("remove control group %s: %w", dir, err)
+		}
+		killAll(dir)
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("remove control group %s: %w", dir, err)
+		case <-time.After(wait):
+		}
+	}
+}
+
+// killAll kills what is in a group: with one write where the kernel has cgroup.kill (5.14, version 2), else one by one.
+func killAll(dir string) {
+	if write(filepath.Join(dir, "cgroup.kill"), "1") == nil {
+		return
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	if err != nil {
+		return
+	}
+	for _, field := range strings.Fields(string(b)) {
+		if pid, err := strconv.Atoi(field); err == nil && pid > 1 {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+	}
+}
+
+// Sweep removes groups whose maker is gone, and kills what is in them. Groups of living silks are not touched.
+func (r *Root) Sweep(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
+	defer cancel()
+	var errs []error
+	for _, parent := range r.parents() {
+		entries, err := os.ReadDir(parent)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("list control groups: %w", err))
+			continue
+		}
+		for _, e := range entries {
+			m, ok := parseName(e.Name())
+			if !ok || !e.IsDir() || alive(m) {
+				continue
+			}
+			errs = append(errs, removeDir(ctx, filepath.Join(parent, e.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// current is this process as a maker of groups.
+func current() (maker, error) {
+	start, err := startTime(os.Getpid())
+	return maker{os.Getpid(), start}, err
+}
+
+// alive says whether the process that made a group still runs. A pid that was given again has another start time.
+func alive(m maker) bool {
+	start, err := startTime(m.pid)
+	return err == nil && start == m.startTime
+}
+
+func startTime(pid int) (uint64, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, ok := strings.Cut(string(b[max(0, strings.LastIndexByte(string(b), ')')):]), " ")
+	fields := strings.Fields(rest)
+	if !ok || len(fields) < 20 { // state is field 3 of proc_pid_stat(5), starttime is 22
+		return 0, fmt.Errorf("/proc/%d/stat has an unknown form", pid)
+	}
+	return strconv.ParseUint(fields[19], 10, 64)
+}
