@@ -341,7 +341,11 @@ func TestCollectTruncated(t *testing.T) {
 	all := collect(t, stream, Manifest{}, CollectConfig{}).Artifacts
 	out := t.TempDir()
 	for n := range len(stream) {
-		got, err := Collect(bytes.NewReader(stream[:n]), Manifest{}, CollectConfig{Dir: out})
+		cfg := CollectConfig{}
+		if n%61 == 0 {
+			cfg.Dir = out
+		}
+		got, err := Collect(bytes.NewReader(stream[:n]), Manifest{}, cfg)
 		if !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Fatalf("cut at byte %d of %d: got error %v, want io.ErrUnexpectedEOF", n, len(stream), err)
 		}

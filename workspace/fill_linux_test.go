@@ -175,7 +175,7 @@ func TestTreeNoticesExchangedDirectory(t *testing.T) {
 func TestFillNamesLimit(t *testing.T) {
 	d := t.TempDir()
 	t.Cleanup(func() { removeDeep(t, d) })
-	root := deepRoot(t, d, slices.Repeat([]string{strings.Repeat("n", 255)}, 1100))
+	root := deepRoot(t, d, slices.Repeat([]string{strings.Repeat("n", 255)}, 740))
 	must(t, root.Close())
 	var limit *LimitError
 	_, err := Fill(io.Discard, Source{Dir: d}, FillLimits{})

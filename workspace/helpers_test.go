@@ -50,19 +50,23 @@ func records(e entry, keysAndValues ...string) entry {
 // pack writes entries as a whole tar stream.
 func pack(t testing.TB, entries ...entry) []byte {
 	t.Helper()
+	return packWith(t.Fatal, entries)
+}
+
+func packWith(fatal func(args ...any), entries []entry) []byte {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
 	for _, e := range entries {
 		e.Format = tar.FormatPAX
 		if err := w.WriteHeader(&e.Header); err != nil {
-			t.Fatalf("%q: %v", e.Name, err)
+			fatal(e.Name, err)
 		}
 		if _, err := io.WriteString(w, e.data); err != nil {
-			t.Fatalf("%q: %v", e.Name, err)
+			fatal(e.Name, err)
 		}
 	}
 	if err := w.Close(); err != nil {
-		t.Fatal(err)
+		fatal(err)
 	}
 	return buf.Bytes()
 }
@@ -70,6 +74,10 @@ func pack(t testing.TB, entries ...entry) []byte {
 // unpack reads a whole tar stream.
 func unpack(t testing.TB, stream []byte) []entry {
 	t.Helper()
+	return unpackWith(t.Fatal, stream)
+}
+
+func unpackWith(fatal func(args ...any), stream []byte) []entry {
 	var entries []entry
 	r := tar.NewReader(bytes.NewReader(stream))
 	for {
@@ -78,12 +86,13 @@ func unpack(t testing.TB, stream []byte) []entry {
 			return entries
 		}
 		if err != nil {
-			t.Fatal(err)
+			fatal(err)
 		}
 		data, err := io.ReadAll(r)
 		if err != nil {
-			t.Fatal(err)
+			fatal(err)
 		}
+		h.PAXRecords = nil // standard ones, which the header's fields hold too
 		entries = append(entries, entry{*h, string(data)})
 	}
 }
