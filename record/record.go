@@ -18,8 +18,8 @@ import (
 // Schema names the version of [Record]'s JSON form. Fields are added without a new version, never renamed or removed.
 const Schema = "silk.run-record/v1"
 
-// Record is the summary of one run. It holds hashes of code and output, never their text; host paths do not appear. All
-// hashes are SHA-256 in lower-case hex; times are Unix milliseconds.
+// Record is the summary of one run. It holds hashes of code and output, never their text. Host paths appear at most in
+// the message of an outcome. All hashes are SHA-256 in lower-case hex; times are Unix milliseconds.
 type Record struct {
 	Schema      string `json:"schema"`
 	Run         string `json:"run"` // ULID

@@ -18,12 +18,16 @@ import (
 // Config is what an [Engine] is made of. Home, Decide, Images and at least one driver are needed for a run; without a
 // driver every run ends as [Error] with [ReasonMissing].
 type Config struct {
-	// Home is the state directory: silk.db and runs/ are made in it. It must exist.
+	// Home is the state directory, which must exist. silk.db, runs/ and engines/ are made in it.
 	Home string
 
 	// Decide turns a request into a plan: policy.Decide with the owner's profiles and grants. A [*policy.Denial] is
 	// a refusal, any other error a request that cannot be read. It is called once for each run and must be pure.
 	Decide func(policy.Request) (policy.Plan, error)
+
+	// Stores are the directories below which the sources of mounts may lie, as in policy.Grants: the engine looks
+	// again after it has resolved links.
+	Stores []string
 
 	// Drivers in the order in which "auto" prefers them: the first one is used.
 	Drivers []driver.Driver
@@ -31,7 +35,7 @@ type Config struct {
 	Images Images
 
 	// Snapshot packs a host directory or file into a read-only EROFS file that nobody else can open, for
-	// Plan.Mounts. nil: a plan with mounts is refused.
+	// Plan.Mounts; the engine closes it. nil: a plan with mounts is refused.
 	Snapshot func(ctx context.Context, path string) (*os.File, error)
 
 	// Sweep removes what an earlier crash left. New starts it in the background; nil means nothing to sweep.
@@ -56,36 +60,42 @@ type Image struct {
 }
 
 // Preparer is implemented by drivers that can boot a part of a sandbox before anything about the run is known. The
-// engine calls Prepare first of all, so that the boot overlaps with deciding, opening the store and finding the image.
+// engine calls Prepare as soon as the request is decided, so that the boot overlaps with opening the store, finding the
+// image and looking at the input.
 type Preparer interface {
 	// Prepare returns at once. What it starts has seen no code, no input and no image, and serves one Start at
-	// most. release ends it if no Start took it; it may be called at any time, once.
+	// most. release ends it if no Start took it; it is called once.
 	Prepare(ctx context.Context) (release func())
 }
 
 // Prober is implemented by drivers that know what they cannot enforce on this host.
 type Prober interface {
-	// Probe returns one sentence for each promise of a plan that the driver does not keep here, or keeps in another
-	// way than its usual one. An error means that the driver is not usable at all, and says what is missing.
+	// Probe returns one sentence for each promise of spec that the driver does not keep here, or keeps in another
+	// way than its usual one. An error means that the driver is not usable at all, and says what is missing. spec
+	// has no descriptors.
 	Probe(ctx context.Context, spec driver.Spec) (notes []string, err error)
 }
 
 // Size is the size of a terminal in character cells.
 type Size struct{ Columns, Rows uint16 }
 
-// IO connects one run to its caller.
+// IO connects one run to its caller. Its zero value gives the program an empty stdin and keeps what it prints.
 type IO struct {
-	// Stdin is copied into the sandbox if the request says HasStdin or Terminal. A Read that blocks after the run
-	// has ended is left behind unless Stdin is an *os.File.
+	// Stdin is copied into the sandbox if the plan has Stdin or Terminal; nil is at its end. A Read that still waits
+	// when the run has ended is left behind, unless Stdin is an *os.File on Linux.
 	Stdin io.Reader
 
-	// OnFrame receives output as it arrives, one call at a time, and slows the program down if it is slow. nil: kept only.
+	// OnFrame receives output as it arrives, one call at a time, and slows the program down if it is slow. nil: none.
 	OnFrame func(Frame)
 
-	// Resize carries the terminal's size, the first one at once. Only with Request.Terminal.
+	// OmitText leaves Channel.Text and B64 of the outcome empty, which saves memory for callers that have OnFrame.
+	OmitText bool
+
+	// Resize carries the size of the caller's terminal: one value at once, then each change. Only with
+	// Request.Terminal. It need not be closed.
 	Resize <-chan Size
 
-	// Artifacts is an existing directory that receives copies of the artifacts, or empty.
+	// Artifacts is a directory that receives copies of the artifacts, made if missing. Empty: they are only listed.
 	Artifacts string
 
 	// Trace receives the steps of the start as they happen, from any goroutine. nil: none.
@@ -98,6 +108,13 @@ type Preview struct {
 	Driver string      `json:"driver"`
 	Image  string      `json:"image"` // digest
 	Notes  []string    `json:"notes"` // what the driver cannot enforce here, or enforces otherwise
+}
+
+func (c Config) withDefaults() Config {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
 }
 
 func (c Config) validate() error {

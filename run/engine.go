@@ -2,36 +2,196 @@ package run
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
 
+	"github.com/oklog/ulid/v2"
+
+	"github.com/silk-sandbox/silk/driver"
+	"github.com/silk-sandbox/silk/internal/lockfile"
 	"github.com/silk-sandbox/silk/policy"
+	"github.com/silk-sandbox/silk/record"
+	"github.com/silk-sandbox/silk/store"
 )
+
+// teardownTimeout bounds everything that is done for a run after its sandbox is gone, whatever happened to its context.
+const teardownTimeout = 10 * time.Second
 
 // Engine takes requests through their life. Safe for concurrent use; several engines, in one process or many, may share
 // a state directory.
-type Engine struct{ cfg Config }
+type Engine struct {
+	cfg Config
+	id  string // names the lock file that says that we are alive
 
-// New checks cfg and begins to open the state in the background; faults of the state show in [Engine.Run].
+	mu   sync.Mutex // held while the state is opened
+	db   *store.DB
+	lock *lockfile.Lock
+
+	cancel     context.CancelFunc
+	background sync.WaitGroup
+}
+
+// New checks cfg and begins to open the state and to sweep in the background; faults of the state show in [Engine.Run].
 func New(cfg Config) (*Engine, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("configure engine: %w", err)
 	}
-	return &Engine{cfg: cfg}, nil
+	ctx, cancel := context.WithCancel(context.Background())
+	e := &Engine{cfg: cfg.withDefaults(), id: ulid.Make().String(), cancel: cancel}
+	e.background.Go(func() { e.clean(ctx) })
+	return e, nil
 }
 
-// Run takes req through its whole life. The outcome is complete whatever happens. The error is about what surrounds it:
-// a record that could not be written or a resource that could not be released; the outcome stands nevertheless.
-//
-// Cancelling ctx ends the sandbox with outcome [Canceled].
-func (e *Engine) Run(ctx context.Context, req policy.Request, io IO) (Outcome, error) {
-	return Outcome{Kind: Error, Reason: ReasonMissing, Message: "no driver is usable on this host"}, nil
+// Close ends the sweep if it still runs, waits for it, and closes the state. No Run may be in progress. The state needs
+// no Close: a process that ends without leaves it whole, and saves a millisecond.
+func (e *Engine) Close() error {
+	e.cancel()
+	e.background.Wait()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.db == nil {
+		return nil
+	}
+	err := errors.Join(e.db.Close(), e.lock.Remove())
+	e.db = nil
+	return err
 }
 
-// Plan says what Run would do. A refusal comes as a [*policy.Denial].
+// enginesDir holds one locked file for each living engine.
+const enginesDir = "engines"
+
+// state opens the store when it is first needed, and again when that did not work: a disk may have become free.
+func (e *Engine) state(ctx context.Context) (*store.DB, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.db != nil {
+		return e.db, nil
+	}
+	db, err := store.Open(ctx, filepath.Join(e.cfg.Home, store.FileName))
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(e.cfg.Home, enginesDir)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	lock, err := lockfile.Create(filepath.Join(dir, e.id))
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	e.db, e.lock = db, lock
+	return db, nil
+}
+
+// clean opens the state early and repairs what engines left that died.
+func (e *Engine) clean(ctx context.Context) {
+	db, err := e.state(ctx)
+	if err != nil {
+		return // each run tries again, and says so
+	}
+	if e.cfg.Sweep != nil {
+		if err := e.cfg.Sweep(ctx); err != nil {
+			e.cfg.Logger.Warn("sweep what an earlier crash left", "err", err)
+		}
+	}
+	if err := e.recover(ctx, db); err != nil && ctx.Err() == nil {
+		e.cfg.Logger.Warn("complete the records of runs that a crash ended", "err", err)
+	}
+}
+
+// recover completes the records of runs whose engine is gone, and removes the engine's file.
+func (e *Engine) recover(ctx context.Context, db *store.DB) error {
+	dir := filepath.Join(e.cfg.Home, enginesDir)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	var gone []string
+	for _, entry := range entries {
+		held, err := lockfile.Held(filepath.Join(dir, entry.Name()))
+		if err == nil && !held && !strings.HasSuffix(entry.Name(), ".new") { // .new: about to be locked
+			gone = append(gone, entry.Name())
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	err = db.Update(ctx, func(tx *sql.Tx) error {
+		lost, err := record.Lost(ctx, tx, func(owner string) bool { return !slices.Contains(gone, owner) })
+		if err != nil {
+			return err
+		}
+		for _, entry := range lost {
+			if err := finishLost(ctx, tx, entry); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err // the files stay for the next attempt
+	}
+	for _, name := range gone {
+		err = errors.Join(err, os.Remove(filepath.Join(dir, name)))
+	}
+	return err
+}
+
+// pick chooses the driver of a plan.
+func (e *Engine) pick(name string) (driver.Driver, error) {
+	var names []string
+	for _, d := range e.cfg.Drivers {
+		if name == "auto" || name == "" || name == d.Name() {
+			return d, nil
+		}
+		names = append(names, d.Name())
+	}
+	if len(names) == 0 {
+		return nil, &fault{ReasonMissing, errors.New("this host has no sandbox driver; `silk doctor` says what is missing")}
+	}
+	return nil, &fault{ReasonMissing, fmt.Errorf("there is no driver %q here; there is %s", name, strings.Join(names, ", "))}
+}
+
+// Plan says what Run would do. A refusal comes as a [*policy.Denial]; with one that only an approval could lift comes
+// the plan that would be approved.
 func (e *Engine) Plan(ctx context.Context, req policy.Request) (Preview, error) {
 	plan, err := e.cfg.Decide(req)
-	return Preview{Plan: plan}, err
+	p := Preview{Plan: plan, Notes: []string{}}
+	if err != nil {
+		return p, err
+	}
+	d, err := e.pick(plan.Driver)
+	if err != nil {
+		return p, err
+	}
+	p.Driver = d.Name()
+	image, err := e.cfg.Images.Open(ctx, plan.Image)
+	if err != nil {
+		return p, fmt.Errorf("find image %s: %w", plan.Image, err)
+	}
+	p.Image = image.Digest
+	if err := image.Root.Close(); err != nil {
+		return p, fmt.Errorf("close image %s: %w", plan.Image, err)
+	}
+	prober, ok := d.(Prober)
+	if !ok {
+		return p, nil
+	}
+	spec, err := specOf(ulid.Make().String(), plan)
+	if err != nil {
+		return p, err
+	}
+	notes, err := prober.Probe(ctx, spec)
+	if err != nil {
+		return p, &fault{ReasonMissing, fmt.Errorf("driver %s: %w", d.Name(), err)}
+	}
+	p.Notes = append(p.Notes, notes...)
+	return p, nil
 }
-
-// Close waits for what New started and closes the state. No Run may be in progress.
-func (e *Engine) Close() error { return nil }

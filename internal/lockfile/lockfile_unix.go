@@ -11,22 +11,35 @@ import (
 )
 
 // Lock is a locked file.
-type Lock struct{ f *os.File }
+type Lock struct {
+	f    *os.File
+	path string
+}
 
-// Create makes the file at path, readable by its owner alone, and locks it. It must not exist.
-func Create(path string) (*Lock, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+// Create makes the file at path, readable by its owner alone, and locks it. The file has the name only while it is
+// locked, so that nobody takes it for one whose maker is gone. It must not exist.
+func Create(path string) (_ *Lock, err error) {
+	f, err := os.OpenFile(path+".new", os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		err = errors.Join(err, os.Remove(path+".new"))
+		if err != nil {
+			f.Close() // drops the lock; nothing was written
+		}
+	}()
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close(), os.Remove(path))
+		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
-	return &Lock{f}, nil
+	if err := os.Link(path+".new", path); err != nil { // unlike a rename it replaces nothing
+		return nil, err
+	}
+	return &Lock{f, path}, nil
 }
 
 // Remove removes the file and drops the lock.
-func (l *Lock) Remove() error { return errors.Join(os.Remove(l.f.Name()), l.f.Close()) }
+func (l *Lock) Remove() error { return errors.Join(os.Remove(l.path), l.f.Close()) }
 
 // Held says whether the maker of the file at path is alive. A file that is not there is not held. When it cannot tell,
 // it returns an error and true.
@@ -39,7 +52,7 @@ func Held(path string) (bool, error) {
 		return true, err
 	}
 	defer f.Close()
-	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) // shared: two that look at once do not see each other
 	switch {
 	case err == nil:
 		return false, nil

@@ -1,0 +1,279 @@
+package run
+
+import (
+	"context"
+	"database/sql"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/silk-sandbox/silk/audit"
+	"github.com/silk-sandbox/silk/policy"
+	"github.com/silk-sandbox/silk/record"
+)
+
+// begin writes, in one transaction, that the run is about to start. When it fails, no code runs.
+func (l *life) begin(ctx context.Context) error {
+	db, err := l.engine.state(ctx)
+	if err != nil {
+		return host(err)
+	}
+	l.trace("state is open")
+	entry, err := l.entry()
+	if err != nil {
+		return host(err)
+	}
+	started, err := audit.New(l.id, audit.SandboxStarted, time.Now(), map[string]any{
+		"intentId": l.id, "profile": l.plan.Profile, "memoryMb": l.plan.Limits.MemoryBytes >> 20, "networkMode": l.plan.Network,
+		"driver": l.driver.Name(), "image": l.image.Digest,
+	})
+	if err != nil {
+		return host(err)
+	}
+	err = db.Update(ctx, func(tx *sql.Tx) error {
+		if err := record.Begin(ctx, tx, l.engine.id, entry); err != nil {
+			return err
+		}
+		return audit.Append(ctx, tx, &started)
+	})
+	if err != nil {
+		return host(err)
+	}
+	l.trace("start is recorded")
+	return nil
+}
+
+// finish writes, in one transaction, how the run ended: record, kept output, audit events.
+func (l *life) finish(ctx context.Context) error {
+	db, err := l.engine.state(ctx)
+	if err != nil {
+		return err
+	}
+	entry, err := l.entry()
+	if err != nil {
+		return err
+	}
+	events, err := l.events(time.Now())
+	if err != nil {
+		return err
+	}
+	return db.Update(ctx, func(tx *sql.Tx) error {
+		if err := record.Finish(ctx, tx, entry); err != nil {
+			return err
+		}
+		for _, c := range l.channels() {
+			if c.keep.file != nil || c.keep.kept == 0 {
+				continue
+			}
+			if err := record.PutOutput(ctx, tx, l.id, c.name, c.keep.head); err != nil {
+				return err
+			}
+		}
+		return audit.Append(ctx, tx, events...)
+	})
+}
+
+// namedKeeper is a channel by name.
+type namedKeeper struct {
+	name string
+	keep *keeper
+	out  *Channel
+}
+
+func (l *life) channels() []namedKeeper {
+	if l.streams == nil {
+		return nil
+	}
+	return []namedKeeper{{"stdout", l.streams.stdout, &l.out.Stdout}, {"stderr", l.streams.stderr, &l.out.Stderr}}
+}
+
+// events are the audit events of the end of the run. A refused run is a sandbox_error with the error "denied": the
+// published list of events has no name of its own for it, and a listed name is what existing queries find.
+func (l *life) events(now time.Time) ([]*audit.Event, error) {
+	var events []*audit.Event
+	var faults []error
+	add := func(name audit.Name, data map[string]any) {
+		data["intentId"] = l.id
+		e, err := audit.New(l.id, name, now, data)
+		faults = append(faults, err)
+		events = append(events, &e)
+	}
+	for _, c := range l.channels() {
+		if c.keep.kept < c.keep.total {
+			add(audit.OutputTruncated, map[string]any{"channel": c.name, "bytes": c.keep.total, "kept": c.keep.kept})
+		}
+	}
+	out := l.out
+	switch out.Kind {
+	case OK:
+		add(audit.SandboxCompleted, map[string]any{"profile": l.profile(), "exitCode": 0, "durationMs": out.WallMs})
+	case Violated:
+		add(audit.SecurityViolation, map[string]any{"type": out.Rule, "details": out.Syscall + "(" + out.Argument + ")"})
+		fallthrough
+	default:
+		data := map[string]any{"profile": l.profile(), "error": string(out.Kind)}
+		switch out.Kind {
+		case Failed:
+			data["error"] = l.errorText()
+		case Denied:
+			data["rule"] = out.Rule
+		case Error:
+			data["reason"] = string(out.Reason)
+		}
+		if out.Kind != Timeout {
+			data["exitCode"] = out.ExitStatus()
+		}
+		add(audit.SandboxError, data)
+	}
+	return events, errors.Join(faults...)
+}
+
+// errorText is the end of stderr, where programs say what went wrong, or else "non-zero exit".
+func (l *life) errorText() string {
+	if l.streams == nil {
+		return "non-zero exit"
+	}
+	tail := l.streams.stderr.lastBytes()
+	text := strings.TrimSpace(strings.ToValidUTF8(string(tail[max(0, len(tail)-audit.MaxErrorBytes):]), "\ufffd"))
+	if text == "" {
+		return "non-zero exit"
+	}
+	return text
+}
+
+// profile is the profile that decided, or the one that was asked for.
+func (l *life) profile() string {
+	if l.plan.Profile != "" {
+		return l.plan.Profile
+	}
+	return policy.ProfileFor(l.req)
+}
+
+// entry is the record as far as it is known.
+func (l *life) entry() (record.Entry, error) {
+	out := l.out
+	r := record.Record{
+		Run: l.id, Client: string(l.req.Client), Profile: l.profile(), StartedAtMs: l.arrived.UnixMilli(),
+		Image: l.image.Digest, Tools: l.image.Tools, Input: l.in,
+		Outcome: record.Outcome{
+			Kind: string(out.Kind), Reason: string(out.Reason), Message: out.Message, ExitCode: out.ExitCode, Signal: out.Signal,
+			Phase: out.Phase, Rule: out.Rule, Syscall: out.Syscall, Argument: out.Argument, Flags: out.Flags, WallMs: out.WallMs,
+		},
+		Usage:     record.Usage(out.Usage),
+		Stdout:    l.channelRecord(out.Stdout, 0),
+		Stderr:    l.channelRecord(out.Stderr, 1),
+		Decisions: l.decisions,
+	}
+	if l.driver != nil {
+		r.Driver = l.driver.Name()
+	}
+	if out.Kind != "" {
+		r.EndedAtMs = time.Now().UnixMilli()
+	}
+	for _, a := range out.Artifacts {
+		r.Artifacts = append(r.Artifacts, record.Artifact(a))
+	}
+	var err error
+	if r.RequestSHA256, err = requestHash(l.req); err != nil {
+		return record.Entry{}, err
+	}
+	e := record.Entry{Record: r}
+	if !l.decided {
+		return e, nil
+	}
+	e.Record.Policy = policyRecord(l.plan)
+	if e.Record.PolicySHA256, err = record.Hash(e.Record.Policy); err != nil {
+		return e, err
+	}
+	if e.Record.Input.SHA256, err = record.Hash(map[string]any{
+		"code": l.in.CodeSHA256, "workspace": l.in.WorkspaceSHA256, "stdin": l.in.StdinSHA256, "args": l.plan.Args,
+	}); err != nil {
+		return e, err
+	}
+	if e.Plan, err = json.Marshal(withoutValues(l.plan, l.req.Env)); err != nil {
+		return e, fmt.Errorf("encode plan: %w", err)
+	}
+	return e, nil
+}
+
+func (l *life) channelRecord(c Channel, i int) record.Channel {
+	r := record.Channel{Bytes: c.Bytes, Truncated: c.Truncated, SHA256: c.SHA256}
+	if all := l.channels(); all != nil {
+		r.Kept = all[i].keep.kept
+	}
+	return r
+}
+
+// policyRecord is the part of a plan that limits the run.
+func policyRecord(p policy.Plan) record.Policy {
+	return record.Policy{
+		TimeoutMs:      p.Limits.Timeout.Milliseconds(),
+		MemoryBytes:    p.Limits.MemoryBytes,
+		MilliCPUs:      int64(p.Limits.CPUs*1000 + 0.5),
+		Processes:      p.Limits.Processes,
+		WorkspaceBytes: p.Limits.WorkspaceBytes,
+		TmpBytes:       p.Limits.TmpBytes,
+		ShmBytes:       p.Limits.ShmBytes,
+		OutputBytes:    p.Limits.OutputBytes,
+		Network:        p.Network,
+		Hosts:          append([]string{}, p.Hosts...),
+		NoSpawn:        p.NoSpawn,
+		Deterministic:  p.Deterministic,
+		RequireWatch:   p.RequireWatch,
+		Isolation:      p.Isolation,
+	}
+}
+
+// requestHash is the hash of everything in a request, its code by hash. Arguments and variables may be any bytes, which
+// JSON is not able to hold, hence base64.
+func requestHash(req policy.Request) (string, error) {
+	encode := func(list []string) []string {
+		done := make([]string, len(list))
+		for i, s := range list {
+			done[i] = base64.StdEncoding.EncodeToString([]byte(s))
+		}
+		return done
+	}
+	req.Args, req.Env, req.Files = encode(req.Args), encode(req.Env), encode(req.Files)
+	return record.Hash(req)
+}
+
+// withoutValues is plan with the values of the variables that the invoker gave replaced by their hashes: they may be
+// secrets, and a record is kept for long and shown to others.
+func withoutValues(plan policy.Plan, given []string) policy.Plan {
+	plan.Env = slices.Clone(plan.Env)
+	for i, v := range plan.Env {
+		if slices.Contains(given, v) {
+			name, value, _ := strings.Cut(v, "=")
+			plan.Env[i] = name + "=sha256:" + hashText(value)
+		}
+	}
+	return plan
+}
+
+// finishLost completes the record of a run whose engine is gone.
+func finishLost(ctx context.Context, tx *sql.Tx, entry record.Entry) error {
+	now := time.Now()
+	out := Outcome{Kind: Error, Reason: ReasonHost, Message: "silk ended before the run did"}
+	r := &entry.Record
+	r.EndedAtMs = now.UnixMilli()
+	r.Outcome.Kind, r.Outcome.Reason, r.Outcome.Message = string(out.Kind), string(out.Reason), out.Message
+	if err := record.Finish(ctx, tx, entry); err != nil {
+		return err
+	}
+	recovered, err := audit.New(r.Run, audit.HostRecovered, now, map[string]any{"intentId": r.Run, "details": out.Message})
+	if err != nil {
+		return err
+	}
+	failed, err := audit.New(r.Run, audit.SandboxError, now, map[string]any{
+		"intentId": r.Run, "profile": r.Profile, "error": string(out.Kind), "reason": string(out.Reason), "exitCode": out.ExitStatus(),
+	})
+	if err != nil {
+		return err
+	}
+	return audit.Append(ctx, tx, &recovered, &failed)
+}

@@ -1,0 +1,87 @@
+package run
+
+import (
+	"archive/tar"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+
+	"github.com/silk-sandbox/silk/driver"
+	"github.com/silk-sandbox/silk/policy"
+	"github.com/silk-sandbox/silk/workspace"
+)
+
+// hostname is every sandbox's name for itself; the host's is nobody's business.
+const hostname = "silk"
+
+// specOf turns a plan into what a driver needs, without descriptors. It translates, and refuses what it does not know.
+func specOf(id string, p policy.Plan) (driver.Spec, error) {
+	spec := driver.Spec{
+		ID:             id,
+		Args:           p.Args,
+		Env:            p.Env,
+		Dir:            p.Dir,
+		Hostname:       hostname,
+		Network:        driver.Network(p.Network),
+		NoSpawn:        p.NoSpawn,
+		Deterministic:  p.Deterministic,
+		MemoryBytes:    p.Limits.MemoryBytes,
+		WorkspaceBytes: p.Limits.WorkspaceBytes,
+		TmpBytes:       p.Limits.TmpBytes,
+		ShmBytes:       p.Limits.ShmBytes,
+		Processes:      p.Limits.Processes,
+		CPUs:           p.Limits.CPUs,
+	}
+	switch spec.Network {
+	case driver.NetworkDeny, driver.NetworkLoopback:
+	default:
+		return driver.Spec{}, &policy.Denial{Rule: policy.RuleNetwork,
+			Detail: fmt.Sprintf("network %q is not available here; deny and loopback are", p.Network)}
+	}
+	return spec, nil
+}
+
+// sourceOf is what the workspace of a plan starts with.
+func sourceOf(p policy.Plan) workspace.Source {
+	s := workspace.Source{Dir: p.HostDir, Files: p.Files}
+	for _, dir := range p.MakeDirs {
+		s.Extra = append(s.Extra, workspace.File{Name: dir, Mode: fs.ModeDir | 0o755})
+	}
+	if p.Code != nil && p.Code.Bytes != nil {
+		s.Code = &workspace.File{Name: p.Code.Name, Bytes: p.Code.Bytes}
+	}
+	return s
+}
+
+// sawFile passes a tar stream through and tells whether name is in it. The stream is hostile: what cannot be read is not
+// there, and nothing but the answer comes of it.
+func sawFile(r io.Reader, name string) (_ io.Reader, saw func() bool) {
+	pr, pw := io.Pipe()
+	found := make(chan bool, 1)
+	go func() {
+		archive, is := tar.NewReader(pr), false
+		for {
+			h, err := archive.Next()
+			if h != nil && path.Clean(h.Name) == name && h.Typeflag == tar.TypeReg {
+				is = true
+			}
+			if h == nil || err != nil {
+				break
+			}
+		}
+		io.Copy(io.Discard, pr) // or the passing through would stop
+		found <- is
+	}()
+	return io.TeeReader(r, pw), func() bool {
+		pw.Close()
+		return <-found
+	}
+}
+
+func hashText(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])
+}
