@@ -97,7 +97,7 @@ func (i *importer) detect(ctx context.Context, file *os.File) (Kind, error) {
 	if err != nil {
 		return "", err
 	}
-	archive := tar.NewReader(&tailReader{ctx: ctx, r: i.bounded(r)})
+	archive := tar.NewReader(&archiveReader{ctx: ctx, r: i.bounded(r)})
 	kind := KindTar
 	last := ""
 	for {
@@ -180,7 +180,7 @@ func (i *importer) plain(ctx context.Context, file *os.File, size int64) (*os.Fi
 	if err != nil {
 		return nil, err
 	}
-	_, err = io.Copy(spool, &tailReader{ctx: ctx, r: i.bounded(r)})
+	_, err = io.Copy(spool, &archiveReader{ctx: ctx, r: i.bounded(r)})
 	if err := errors.Join(err, os.Remove(spool.Name())); err != nil {
 		return nil, errors.Join(err, spool.Close())
 	}

@@ -78,7 +78,7 @@ func (i *importer) fromRoot(ctx context.Context, root *os.Root, name string) err
 		return err
 	}
 	defer file.Close()
-	content := &tailReader{ctx: ctx, r: file}
+	content := &archiveReader{ctx: ctx, r: file}
 	if err := i.tree.AddFile(name, info.Mode(), info.ModTime(), content); err != nil {
 		return refusal(name, err)
 	}

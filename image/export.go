@@ -2,6 +2,7 @@ package image
 
 import (
 	"archive/tar"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -103,7 +104,17 @@ func layoutFiles(epoch time.Time, meta Meta, layer ociDescriptor, ref string) ([
 	if err != nil {
 		return nil, err
 	}
+	// docker load reads this one before version 25, and podman load.
+	archive := []dockerImage{{Config: configFile.name, Layers: []string{blobName(layer.Digest)}}}
+	if name, version, _ := strings.Cut(ref, ":"); checkTag(ref) == nil && ref == strings.ToLower(ref) && !strings.Contains(version, ":") {
+		archive[0].RepoTags = []string{name + ":" + cmp.Or(version, "latest")}
+	}
+	docker, err := json.Marshal(archive)
+	if err != nil {
+		return nil, err
+	}
 	return []layoutFile{
+		{"manifest.json", docker},
 		{"oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`)},
 		{"index.json", index},
 		manifestFile,

@@ -35,12 +35,15 @@ type slot struct {
 // counts.
 func (l *layer) apply(ctx context.Context, r io.Reader) error {
 	l.fresh = map[slot]bool{}
-	tail := &tailReader{ctx: ctx, r: r}
+	tail := &archiveReader{ctx: ctx, r: r}
 	archive := tar.NewReader(tail)
 	last := ""
 	for {
+		entryEnd := roundUp(tail.total, 512) // its content has been read
 		header, err := archive.Next()
-		if err == io.EOF && !tail.ended() {
+		if err == io.EOF && tail.total < entryEnd+512 {
+			// Package tar takes the end of the file in front of a header for the end of the archive; but a whole
+			// archive ends with blocks of zeros.
 			err = io.ErrUnexpectedEOF
 		}
 		if err == io.EOF {
@@ -197,43 +200,28 @@ func archivePath(name string) (string, error) {
 	return cleaned(name), nil
 }
 
-// tailReader remembers how the archive ended: package tar takes an end of file in front of a header for the end of
-// the archive, but a whole archive ends with blocks of zeros.
-type tailReader struct {
-	ctx  context.Context
-	r    io.Reader
-	eof  bool
-	last [512]byte
-	fill int // bytes of last that are known
+// archiveReader counts what is read, until ctx ends.
+type archiveReader struct {
+	ctx   context.Context
+	r     io.Reader
+	total int64
 }
 
-func (t *tailReader) Read(p []byte) (int, error) {
-	if t.ctx.Err() != nil {
-		return 0, context.Cause(t.ctx)
+func (a *archiveReader) Read(p []byte) (int, error) {
+	if a.ctx.Err() != nil {
+		return 0, context.Cause(a.ctx)
 	}
-	n, err := t.r.Read(p)
-	t.eof = t.eof || err == io.EOF
-	if n >= len(t.last) {
-		t.fill = copy(t.last[:], p[n-len(t.last):n])
-	} else if n > 0 {
-		keep := min(t.fill, len(t.last)-n)
-		copy(t.last[:], t.last[t.fill-keep:t.fill])
-		t.fill = keep + copy(t.last[keep:], p[:n])
-	}
+	n, err := a.r.Read(p)
+	a.total += int64(n)
 	return n, err
-}
-
-// ended reports whether the archive had an end marker, once package tar believes that it is at the end.
-func (t *tailReader) ended() bool {
-	return t.fill == len(t.last) && t.last == [512]byte{}
 }
 
 // drainMax is how many bytes may follow the end marker: tar pads archives to a record, of 10 KiB as a rule.
 const drainMax = 64 << 20
 
 // drain reads what follows the end marker, so that checksums at the very end are checked.
-func (t *tailReader) drain() error {
-	n, err := io.Copy(io.Discard, io.LimitReader(t, drainMax+1))
+func (a *archiveReader) drain() error {
+	n, err := io.Copy(io.Discard, io.LimitReader(a, drainMax+1))
 	if err == nil && n > drainMax {
 		err = errors.New("it goes on after its end marker")
 	}

@@ -177,11 +177,7 @@ func (i *importer) fromLayer(ctx context.Context, want Digest, n int, open func(
 // fromDockerArchive imports what docker save wrote: docker's image spec v1.2, "Combined Image JSON + Filesystem
 // Changeset Format". Its manifest has no digests, but the configuration has those of the layers.
 func (i *importer) fromDockerArchive(ctx context.Context, in files) error {
-	var manifest []struct {
-		Config   string
-		RepoTags []string
-		Layers   []string
-	}
+	var manifest []dockerImage
 	if _, err := readFile(in, "manifest.json", &manifest); err != nil {
 		return err
 	}

@@ -56,3 +56,10 @@ type ociRootFS struct {
 	Type    string   `json:"type"`
 	DiffIDs []Digest `json:"diff_ids"`
 }
+
+// dockerImage is an entry of the manifest.json in a docker archive.
+type dockerImage struct {
+	Config   string
+	RepoTags []string
+	Layers   []string
+}

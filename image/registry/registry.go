@@ -51,6 +51,9 @@ func pull(ctx context.Context, ref string, config Config) (*image.Tree, image.Me
 	if err != nil {
 		return nil, image.Meta{}, err
 	}
+	if strings.Contains(pinned.RepositoryStr(), "..") { // it becomes part of a URL's path
+		return nil, image.Meta{}, fmt.Errorf("the name contains .. (%s)", pinned.RepositoryStr())
+	}
 	root, err := image.ParseDigest(pinned.DigestStr())
 	if err != nil {
 		return nil, image.Meta{}, err

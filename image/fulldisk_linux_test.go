@@ -1,0 +1,62 @@
+package image
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/silk-sandbox/silk/internal/testenv"
+)
+
+// smallDisk is a directory with room for so many bytes.
+func smallDisk(t *testing.T, size string) string {
+	t.Helper()
+	testenv.Require(t, testenv.Root)
+	dir := t.TempDir()
+	if err := syscall.Mount("silk-test", dir, "tmpfs", 0, "size="+size); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil { // fails if a descriptor is still open
+			t.Errorf("unmount: %v", err)
+		}
+	})
+	return dir
+}
+
+func TestFullDisk(t *testing.T) {
+	home := filepath.Join(smallDisk(t, "256k"), "images")
+	store := openStore(t, Config{Home: home})
+	tree := newTree(t)
+	addFile(t, tree, "/big", strings.Repeat("x", 1<<20))
+	_, err := store.Put(t.Context(), tree.WriteEROFS, Meta{}, "x")
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("error is %v", err)
+	}
+	if diff := cmp.Diff([]string{"lock"}, filesIn(t, home)); diff != "" {
+		t.Error(diff)
+	}
+	putText(t, store, "small enough", "x")
+}
+
+func TestFullSpool(t *testing.T) {
+	tree, err := NewTree(TreeConfig{SpoolDir: smallDisk(t, "256k")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tree.Close()
+	err = tree.AddFile("/big", 0o644, time.Time{}, strings.NewReader(strings.Repeat("x", 1<<20)))
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("error is %v", err)
+	}
+	addFile(t, tree, "/small", "fits into the place of what failed")
+	raw := encode(t, tree)
+	if !strings.Contains(string(raw), "fits into") {
+		t.Error("the small file is not in the image")
+	}
+}
