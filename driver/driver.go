@@ -95,7 +95,9 @@ type Spec struct {
 	Fill func(w io.Writer) error
 
 	// Drain reads the final workspace as a tar stream after the last process has ended. nil means unwanted.
-	// Everything in it was made by the program: names, links and sizes are hostile. Its error is returned by Wait.
+	// Everything in it was made by the program: names, links and sizes are hostile. Directories, and files that are
+	// still what Fill wrote, may be left out. Its error is returned by Wait; a stream that the sandbox cut short is
+	// Exit.DrainErr.
 	Drain func(r io.Reader) error
 
 	// Trace, if not nil, receives the steps of the start as they happen, from any goroutine.

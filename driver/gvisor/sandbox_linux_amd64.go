@@ -239,9 +239,12 @@ func (s *sandbox) Wait() (driver.Exit, error) {
 	if err != nil && s.hostOOM() {
 		exit.OOM, err = true, nil
 	}
-	exit.DrainErr = errors.Join(exit.DrainErr, s.drainEnd())
+	drainErr := s.drainEnd()
+	if m.Kind != wire.Exit || s.killed.Load() || exit.DrainErr != nil { // the stream was cut: not the reader's fault
+		exit.DrainErr, drainErr = errors.Join(exit.DrainErr, drainErr), nil
+	}
 	exit.Usage.CPU = s.kernel.cpuTime()
-	return exit, errors.Join(err, s.release())
+	return exit, errors.Join(err, drainErr, s.release())
 }
 
 // hostOOM says whether the host's kernel killed the sandbox for want of memory. It asks the counters, not the signal.
