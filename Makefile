@@ -1,4 +1,4 @@
-# The only front door; CI calls nothing else. `make help` lists what there is.
+# The only front door; CI calls nothing else.
 SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 GO          ?= go
@@ -9,8 +9,8 @@ FUZZTIME    ?= 30s
 IMAGES      ?= lab:text lab:python lab:node lab:repo
 VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 BUILD       := $(GO) build -trimpath -buildvcs=false
+EMBED       := driver/gvisor/sentrybin/files
 TOOL        := $(GO) tool -modfile=tools/go.mod
-CROSS       := darwin/arm64 windows/amd64 linux/arm64
 # FAST are the packages that do not link the sandbox kernel, WHOLE the others and the tests of silk as one piece.
 FAST  = $(shell $(GO) list -f '{{.ImportPath}} {{join .Deps " "}}' ./... | grep -v -e ' gvisor.dev/' -e '^[^ ]*/tests/' | cut -d' ' -f1)
 WHOLE = $(filter-out $(FAST),$(shell $(GO) list ./...))
@@ -19,16 +19,17 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' Makefile
 
 demo: build ## build silk and three images, run the examples in sandboxes
-	@$(MAKE) --no-print-directory images IMAGES='lab:text lab:python lab:node'
+	bin/silk image build lab:text lab:python lab:node
 	@examples/demo
 
 build: ## build bin/silk with its sandbox kernel inside (the first build takes minutes)
 	$(BUILD) -ldflags '-s -w' -o bin/silk-sentry ./cmd/silk-sentry
-	cmp -s bin/silk-sentry driver/gvisor/sentrybin/silk-sentry || install -m 0755 bin/silk-sentry driver/gvisor/sentrybin/silk-sentry
+	install -m 0755 bin/silk-sentry $(EMBED)/silk-sentry
+	sha256sum bin/silk-sentry | cut -d' ' -f1 > $(EMBED)/silk-sentry.sha256
 	$(BUILD) -ldflags '-s -w -X main.version=$(VERSION)' -o bin/silk ./cmd/silk
 
 images: build ## build the lab images into $SILK_HOME (default: .silk)
-	@for image in $(IMAGES); do bin/silk image build $$image; done
+	bin/silk image build $(IMAGES)
 
 install: $(if $(shell command -v $(GO)),build images) ## install silk, its manual, completions and images under PREFIX (/usr/local)
 	IMAGES='$(IMAGES)' deploy/install $(PREFIX)
@@ -40,7 +41,7 @@ test-short: ## tests that need no privileges, no images and no sandbox kernel
 	$(GO) test -short -p 2 $(FAST)
 
 race: build ## tests under the race detector, without the sandbox kernel (needs gcc)
-	@$(MAKE) --no-print-directory images IMAGES=lab:text
+	bin/silk image build lab:text
 	SILK_TEST_HOME=$(SILK_HOME) CGO_ENABLED=1 $(GO) test -race -p 2 -timeout 20m $(FAST)
 
 fuzz: ## every fuzz target for FUZZTIME (30s)
@@ -65,7 +66,7 @@ locks: ## resolve the lab images' packages anew with apt, rewrite the committed 
 	$(GO) run ./image/recipe/cmd/locks image/recipe/locks
 
 check: lint race generate-diff ## lint, race, generated files up to date, client builds for other systems
-	for t in $(CROSS); do GOOS=$${t%/*} GOARCH=$${t#*/} $(BUILD) -o /dev/null ./cmd/silk; done
+	for t in darwin/arm64 windows/amd64 linux/arm64; do GOOS=$${t%/*} GOARCH=$${t#*/} $(BUILD) -o /dev/null ./cmd/silk; done
 
 deb: build images ## build Debian packages in dist, the same bytes for the same commit
 	IMAGES='$(IMAGES)' deploy/deb/build $(VERSION)
@@ -75,6 +76,6 @@ release: check test deb ## everything, plus known vulnerabilities (needs network
 	cd dist && sha256sum *.deb > SHA256SUMS
 
 clean: ## remove what make built; images in .silk stay
-	rm -rf bin dist driver/gvisor/sentrybin/silk-sentry
+	rm -rf bin dist $(EMBED)/silk-sentry*
 
 .PHONY: help demo build images install test test-short race fuzz bench lint generate generate-diff locks check deb release clean

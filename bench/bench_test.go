@@ -3,7 +3,9 @@
 package main
 
 import (
+	"errors"
 	"flag"
+	"io/fs"
 	"os"
 	"os/exec"
 	"regexp"
@@ -147,5 +149,37 @@ func TestReport(t *testing.T) {
 	}
 	if diff := cmp.Diff(string(want), page.String()); diff != "" {
 		t.Errorf("page differs (-want +got):\n%s", diff)
+	}
+}
+
+// TestMeter: both ways see a child that burns CPU time, and nothing is left of the cgroup.
+func TestMeter(t *testing.T) {
+	m, err := newMeter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := m.read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	burn := "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"
+	if out, err := exec.CommandContext(t.Context(), "sh", "-c", burn).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	after, err := m.read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := after.rusage - before.rusage; got < 10*time.Millisecond {
+		t.Errorf("getrusage saw %v", got)
+	}
+	if got := after.cgroup - before.cgroup; m.dir != "" && got < 10*time.Millisecond {
+		t.Errorf("the cgroup saw %v", got)
+	}
+	if err := m.close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(m.dir); m.dir != "" && !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s is still there: %v", m.dir, err)
 	}
 }

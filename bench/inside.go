@@ -27,14 +27,14 @@ func timed(body string) []string {
 const insideRounds = 5
 
 // inside returns how long each program says it took, under each contender: the median.
-func inside(ctx context.Context, all []contender, roots map[string]rootfs) ([]comparison, error) {
+func inside(ctx context.Context, m *meter, all []contender, roots map[string]rootfs) ([]comparison, error) {
 	var result []comparison
 	for _, p := range insidePrograms {
 		took := make([][]time.Duration, len(all))
 		for round := range insideRounds {
 			for turn := range all {
 				i := (turn + round) % len(all)
-				s, err := take(ctx, all[i], roots[p.tag], p.args, "")
+				s, err := m.take(ctx, all[i], roots[p.tag], p.args, "")
 				if err != nil {
 					return nil, err
 				}

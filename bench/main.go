@@ -24,19 +24,21 @@ import (
 
 // config is what the command line says.
 type config struct {
-	out   string // the page to write
-	silk  string // binaries
-	runsc string
-	home  string // state directory of silk, with the lab images
-	n     int    // rounds of cold starts
-	crowd int    // sandboxes at once
-	parts string // comma-separated; empty: all
+	out    string // the page to write
+	silk   string // binaries
+	sentry string // silk's sandbox kernel, for warm starts
+	runsc  string
+	home   string // state directory of silk, with the lab images
+	n      int    // rounds of cold starts
+	crowd  int    // sandboxes at once
+	parts  string // comma-separated; empty: all
 }
 
 func main() {
 	var cfg config
 	flag.StringVar(&cfg.out, "out", "docs/benchmarks.md", "write the report to `FILE`")
 	flag.StringVar(&cfg.silk, "silk", "bin/silk", "silk's `BINARY`")
+	flag.StringVar(&cfg.sentry, "sentry", "bin/silk-sentry", "silk's sandbox kernel's `BINARY`")
 	flag.StringVar(&cfg.runsc, "runsc", "bin/runsc", "stock runsc's `BINARY`")
 	flag.StringVar(&cfg.home, "home", os.Getenv("SILK_HOME"), "state `DIR` with the lab images")
 	flag.IntVar(&cfg.n, "n", 15, "rounds of cold starts")
@@ -52,15 +54,19 @@ func main() {
 	}
 }
 
+func (c config) images() string { return filepath.Join(c.home, "images") }
+
 func bench(ctx context.Context, cfg config) (err error) {
-	for _, path := range []*string{&cfg.silk, &cfg.runsc, &cfg.home} {
+	for _, path := range []*string{&cfg.silk, &cfg.sentry, &cfg.runsc, &cfg.home} {
 		if *path, err = filepath.Abs(*path); err != nil {
 			return err
 		}
 	}
-	if err := becomeReaper(); err != nil {
+	m, err := newMeter()
+	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, m.close()) }()
 	scratch, err := os.MkdirTemp("", "silk-bench-")
 	if err != nil {
 		return fmt.Errorf("make scratch directory: %w", err)
@@ -85,7 +91,7 @@ func bench(ctx context.Context, cfg config) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := r.measure(ctx, cfg, present, roots); err != nil {
+	if err := r.measure(ctx, m, cfg, present, roots); err != nil {
 		return err
 	}
 	var page strings.Builder
@@ -99,18 +105,23 @@ func bench(ctx context.Context, cfg config) (err error) {
 	return atomicfile.Write(cfg.out, []byte(page.String()), 0o644)
 }
 
-func (r *report) measure(ctx context.Context, cfg config, present []contender, roots map[string]rootfs) (err error) {
+func (r *report) measure(ctx context.Context, m *meter, cfg config, present []contender, roots map[string]rootfs) (err error) {
 	wanted := func(part string) bool {
 		return cfg.parts == "" || slices.Contains(strings.Split(cfg.parts, ","), part)
 	}
 	if wanted("starts") {
-		if r.starts, err = coldStarts(ctx, cfg, present, roots); err != nil {
+		if r.starts, err = coldStarts(ctx, m, cfg.n, present, roots); err != nil {
 			return err
 		}
 		if lookup(cfg.silk) == nil {
 			if r.trace, err = trace(ctx, cfg); err != nil {
 				return err
 			}
+		}
+	}
+	if wanted("warm") {
+		if r.warm, err = warmStarts(ctx, m, cfg, present, roots); err != nil {
+			return err
 		}
 	}
 	if wanted("flow") {
@@ -138,7 +149,7 @@ func (r *report) measure(ctx context.Context, cfg config, present []contender, r
 		}
 	}
 	if wanted("inside") {
-		if r.inside, err = inside(ctx, present, roots); err != nil {
+		if r.inside, err = inside(ctx, m, present, roots); err != nil {
 			return err
 		}
 	}
@@ -147,7 +158,7 @@ func (r *report) measure(ctx context.Context, cfg config, present []contender, r
 
 // unpackAll copies the images that the programs need into directories below scratch.
 func unpackAll(cfg config, scratch string) (map[string]rootfs, error) {
-	store, err := image.Open(image.Config{Home: filepath.Join(cfg.home, "images")})
+	store, err := image.Open(image.Config{Home: cfg.images()})
 	if err != nil {
 		return nil, err
 	}

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -29,46 +27,8 @@ type sample struct {
 	out  string        // what it printed
 }
 
-// becomeReaper makes every orphan below this process its child, so that the CPU time of a helper that outlives its
-// parent is counted too (prctl(2), PR_SET_CHILD_SUBREAPER).
-func becomeReaper() error {
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("become reaper of orphans: %w", err)
-	}
-	return nil
-}
-
-// childrenCPU is the CPU time of all children that have been waited for. It waits for orphans first; one that is still
-// there after leaveDelay was left behind by the run, which is an error. No child that somebody else waits for may be
-// running.
-func childrenCPU() (time.Duration, error) {
-	deadline := time.After(leaveDelay)
-	again := time.NewTicker(time.Millisecond)
-	defer again.Stop()
-	for {
-		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
-		switch {
-		case errors.Is(err, unix.ECHILD):
-			var usage unix.Rusage
-			if err := unix.Getrusage(unix.RUSAGE_CHILDREN, &usage); err != nil {
-				return 0, fmt.Errorf("read CPU time of children: %w", err)
-			}
-			return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), nil
-		case err != nil && !errors.Is(err, unix.EINTR):
-			return 0, fmt.Errorf("wait for orphans: %w", err)
-		case pid > 0:
-			continue
-		}
-		select {
-		case <-again.C:
-		case <-deadline:
-			return 0, fmt.Errorf("a process is still running %v after its run", leaveDelay)
-		}
-	}
-}
-
 // take runs c once and checks that it printed want and exited 0: a fast failure is not a fast start.
-func take(ctx context.Context, c contender, img rootfs, args []string, want string) (sample, error) {
+func (m *meter) take(ctx context.Context, c contender, img rootfs, args []string, want string) (sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, sampleTimeout)
 	defer cancel()
 	process, _, err := c.command(ctx, img, args)
@@ -77,7 +37,7 @@ func take(ctx context.Context, c contender, img rootfs, args []string, want stri
 	}
 	var stdout, stderr bytes.Buffer
 	process.Stdout, process.Stderr = &stdout, &stderr
-	before, err := childrenCPU()
+	before, err := m.read()
 	if err != nil {
 		return sample{}, err
 	}
@@ -90,11 +50,11 @@ func take(ctx context.Context, c contender, img rootfs, args []string, want stri
 	if want != "" && stdout.String() != want {
 		return sample{}, fmt.Errorf("%s: run %s: printed %q, want %q", c.name, strings.Join(args, " "), stdout.String(), want)
 	}
-	after, err := childrenCPU()
+	after, err := m.read()
 	if err != nil {
 		return sample{}, err
 	}
-	return sample{wall, after - before, stdout.String()}, nil
+	return sample{wall, after.since(before), stdout.String()}, nil
 }
 
 // median of values, which it sorts; 0 if there are none.

@@ -19,14 +19,11 @@ func descendants(pid int) ([]int, error) {
 	}
 	children := map[int][]int{}
 	for _, path := range stats {
-		text, err := os.ReadFile(path)
+		words, err := stat(path)
 		if err != nil {
-			continue // it has ended
+			return nil, err
 		}
-		// The name stands in parentheses and may contain anything; the state and the parent follow (proc(5)).
-		rest := string(text[strings.LastIndexByte(string(text), ')')+1:])
-		words := strings.Fields(rest)
-		if len(words) < 2 {
+		if words == nil {
 			continue
 		}
 		parent, err := strconv.Atoi(words[1])
@@ -45,6 +42,43 @@ func descendants(pid int) ([]int, error) {
 		next = append(next, children[next[0]]...)
 	}
 	return all, nil
+}
+
+// stat returns the fields of /proc/PID/stat that follow the name, which stands in parentheses and may contain anything:
+// state, parent, ... (proc(5)). nil if the process has ended.
+func stat(path string) ([]string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, nil //nolint:nilerr // ended
+	}
+	words := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	if len(words) < 13 {
+		return nil, fmt.Errorf("read %s: %d fields behind the name", path, len(words))
+	}
+	return words, nil
+}
+
+// cpuTicks is the user and system time of processes, in ticks of the kernel: fields 14 and 15 of proc(5).
+func cpuTicks(pids []int) (int64, error) {
+	var sum int64
+	for _, pid := range pids {
+		path := fmt.Sprintf("/proc/%d/stat", pid)
+		words, err := stat(path)
+		if err != nil {
+			return 0, err
+		}
+		if words == nil {
+			continue
+		}
+		for _, word := range words[11:13] {
+			n, err := strconv.ParseInt(word, 10, 64)
+			if err != nil {
+				return 0, fmt.Errorf("read %s: %w", path, err)
+			}
+			sum += n
+		}
+	}
+	return sum, nil
 }
 
 // pss is the proportional set size of processes in bytes: their own pages, and their share of those they have in common

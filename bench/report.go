@@ -44,8 +44,8 @@ func (r report) write(w io.Writer) error {
 		writeStarts(&b, c)
 	}
 	if len(r.warm) > 0 {
-		b.WriteString("## Warm start\n\nInside a long-lived engine: a sandbox kernel that was started before the request, has seen no code, no input and no\n" +
-			"image write, and serves this one run. runc from the same rounds, as a process started by the same program.\n\n")
+		b.WriteString("## Warm start\n\nInside a process that lives on: a sandbox kernel that was started before the request, has seen no code, no input and\n" +
+			"no image write, and serves this one run. Its CPU time includes that start. runc ran in the same rounds.\n\n")
 		for _, c := range r.warm {
 			writeStarts(&b, c)
 		}

@@ -37,44 +37,70 @@ type comparison struct {
 	rows    []figures
 }
 
-// coldStarts runs every program n times under every contender. The contenders take turns and the first of a round
-// changes with each, so that no one always runs after the same neighbour. A round before the first warms the page cache.
-func coldStarts(ctx context.Context, cfg config, all []contender, roots map[string]rootfs) ([]comparison, error) {
+// starter runs a program once.
+type starter struct {
+	name string
+	run  func(ctx context.Context, p program) (sample, error)
+}
+
+// coldStarts runs every program n times under every contender.
+func coldStarts(ctx context.Context, m *meter, n int, all []contender, roots map[string]rootfs) ([]comparison, error) {
+	var starters []starter
+	for _, c := range all {
+		starters = append(starters, c.starter(m, roots))
+	}
 	var result []comparison
 	for _, p := range startPrograms {
-		samples := make([][]sample, len(all))
-		for round := range cfg.n + 1 {
-			for turn := range all {
-				i := (turn + round) % len(all)
-				s, err := take(ctx, all[i], roots[p.tag], p.args, p.want)
-				if err != nil {
-					return nil, err
-				}
-				if round > 0 {
-					samples[i] = append(samples[i], s)
-				}
-			}
-			progress("%s: round %d of %d", p.title, round, cfg.n)
-		}
-		c := comparison{program: p}
-		for i, contender := range all {
-			c.rows = append(c.rows, summarize(contender, samples[i]))
+		c, err := compare(ctx, n, p, starters)
+		if err != nil {
+			return nil, err
 		}
 		result = append(result, c)
 	}
 	return result, nil
 }
 
-func summarize(c contender, samples []sample) figures {
+func (c contender) starter(m *meter, roots map[string]rootfs) starter {
+	return starter{c.name, func(ctx context.Context, p program) (sample, error) {
+		s, err := m.take(ctx, c, roots[p.tag], p.args, p.want)
+		if c.name == "docker" {
+			s.cpu = 0 // the daemon does the work, and it is not our child
+		}
+		return s, err
+	}}
+}
+
+// compare runs p n times under every starter. They take turns and the first of a round changes with each, so that none
+// always runs after the same neighbour. A round before the first warms the page cache.
+func compare(ctx context.Context, n int, p program, starters []starter) (comparison, error) {
+	samples := make([][]sample, len(starters))
+	for round := range n + 1 {
+		for turn := range starters {
+			i := (turn + round) % len(starters)
+			s, err := starters[i].run(ctx, p)
+			if err != nil {
+				return comparison{}, err
+			}
+			if round > 0 {
+				samples[i] = append(samples[i], s)
+			}
+		}
+		progress("%s: round %d of %d", p.title, round, n)
+	}
+	c := comparison{program: p}
+	for i, s := range starters {
+		c.rows = append(c.rows, summarize(s.name, samples[i]))
+	}
+	return c, nil
+}
+
+func summarize(name string, samples []sample) figures {
 	var wall, cpu []time.Duration
 	for _, s := range samples {
 		wall, cpu = append(wall, s.wall), append(cpu, s.cpu)
 	}
-	f := figures{contender: c.name, wall: median(wall), cpu: median(cpu)}
+	f := figures{contender: name, wall: median(wall), cpu: median(cpu)}
 	f.low, f.high = wall[0], wall[len(wall)-1] // median has sorted them
-	if c.name == "docker" {
-		f.cpu = 0 // the daemon does the work, and it is not our child
-	}
 	return f
 }
 
