@@ -22,7 +22,7 @@ func (d *decision) limits() {
 	granted := d.owner.Max
 
 	l := &d.plan.Limits
-	l.Timeout = settle(d, RuleTimeout, "timeout", asked.Timeout, base.Timeout, top.Timeout, granted.Timeout, formatTimeout)
+	l.Timeout = settle(d, RuleTimeout, "timeout", asked.Timeout, base.Timeout, top.Timeout, granted.Timeout, profile.FormatTimeout)
 	l.MemoryBytes = settle(d, RuleMemory, "memory", asked.MemoryBytes, base.MemoryBytes, top.MemoryBytes, granted.MemoryBytes, profile.FormatBytes)
 	l.CPUs = settle(d, RuleCPUs, "cpus", asked.CPUs, base.CPUs, top.CPUs, granted.CPUs, formatFloat)
 	l.Processes = settle(d, RuleProcesses, "processes", asked.Processes, base.Processes, top.Processes, granted.Processes, strconv.Itoa)
@@ -66,18 +66,6 @@ func settle[T int | int64 | float64 | time.Duration](d *decision, rule, name str
 }
 
 func formatFloat(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
-
-// formatTimeout writes 2m0s as 2m.
-func formatTimeout(t time.Duration) string {
-	s := t.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
-}
 
 func list(items []string) string {
 	if len(items) < 2 {

@@ -167,6 +167,22 @@ func TestReadAllAndSet(t *testing.T) {
 	}
 }
 
+func TestNames(t *testing.T) {
+	for name, want := range map[string]bool{
+		"lab:python": true, "team": true, "a.b_c-1:2": true, "": false, ":": false, "a:": false, ":a": false, "a:b:c": false, "A": false, "-a": false, "a b": false, "a/b": false,
+		strings.Repeat("a", 63): true, strings.Repeat("a", 64): false,
+	} {
+		if got := profileName(name); got != want {
+			t.Errorf("profileName(%q) = %v", name, got)
+		}
+	}
+	for name, want := range map[string]bool{"A": true, "_a1": true, "1a": false, "": false, "A=B": false, "A-B": false, "Ä": false} {
+		if got := envName(name); got != want {
+			t.Errorf("envName(%q) = %v", name, got)
+		}
+	}
+}
+
 func TestLimitsJSON(t *testing.T) {
 	want := Limits{Timeout: 1500 * time.Millisecond, MemoryBytes: 5, CPUs: 0.5, Processes: 3, WorkspaceBytes: 7, TmpBytes: 8, ShmBytes: 9, OutputBytes: 10}
 	data, err := json.Marshal(want)

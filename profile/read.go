@@ -4,18 +4,42 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/silk-sandbox/silk/internal/nearest"
 	"github.com/silk-sandbox/silk/internal/strictyaml"
 )
 
-var (
-	profileName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}(:[a-z0-9][a-z0-9._-]{0,62})?$`)
-	envName     = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-)
+// profileName says whether s is one or two words of lower-case letters, digits, dots, underscores and hyphens, with a
+// colon between. (A regular expression would be compiled at each start of silk.)
+func profileName(s string) bool {
+	first, second, two := strings.Cut(s, ":")
+	return nameWord(first) && (!two || nameWord(second))
+}
+
+func nameWord(s string) bool {
+	if s == "" || len(s) > 63 {
+		return false
+	}
+	for i, c := range []byte(s) {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && (i == 0 || c != '.' && c != '_' && c != '-') {
+			return false
+		}
+	}
+	return true
+}
+
+// envName says whether every shell can read a variable of that name (POSIX.1-2017 section 8.1).
+func envName(s string) bool {
+	for i, c := range []byte(s) {
+		if c != '_' && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return s != ""
+}
 
 // Parse reads one profile from YAML. name is what it is called; file stands in messages. An error is a
 // [*strictyaml.Error] with every fault and its line.
@@ -32,7 +56,7 @@ func Parse(name, file string, data []byte) (Profile, error) {
 func ReadAll(d *strictyaml.Decoder, n strictyaml.Node) []Profile {
 	var all []Profile
 	d.Entries(n, "profiles", func(name string, at, value strictyaml.Node) {
-		if !profileName.MatchString(name) {
+		if !profileName(name) {
 			d.Fail(at, "profile name %q is not like lab:name (lower-case letters, digits, . _ -)", name)
 			return
 		}
@@ -157,7 +181,7 @@ func ParseProcesses(text string) (int, error) {
 
 func readEnv(d *strictyaml.Decoder, n strictyaml.Node, env map[string]string) {
 	d.Entries(n, "env", func(key string, at, value strictyaml.Node) {
-		if !envName.MatchString(key) {
+		if !envName(key) {
 			d.Fail(at, "%q is not the name of an environment variable", key)
 		}
 		if value.Absent() {

@@ -92,6 +92,18 @@ func ParseTimeout(text string) (time.Duration, error) {
 	return d, nil
 }
 
+// FormatTimeout writes d as people do: "2m", not "2m0s". ParseTimeout reads it back.
+func FormatTimeout(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
 // ParseCPUs reads a number of processors such as "0.5" or "2": at least 0.01, at most 1024.
 func ParseCPUs(text string) (float64, error) {
 	f, err := strconv.ParseFloat(text, 64)

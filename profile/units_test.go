@@ -44,6 +44,17 @@ func TestParseTimeout(t *testing.T) {
 	}
 }
 
+func TestFormatTimeout(t *testing.T) {
+	for d, want := range map[time.Duration]string{2 * time.Minute: "2m", time.Hour: "1h", 90 * time.Second: "1m30s", 10 * time.Second: "10s", time.Hour + time.Second: "1h0m1s", 250 * time.Millisecond: "250ms"} {
+		if got := FormatTimeout(d); got != want {
+			t.Errorf("FormatTimeout(%d) = %q, want %q", d, got, want)
+		}
+		if back, err := ParseTimeout(want); err != nil || back != d {
+			t.Errorf("ParseTimeout(%q) = %v, %v", want, back, err)
+		}
+	}
+}
+
 func TestParseCPUs(t *testing.T) {
 	for text, want := range map[string]float64{"0.5": 0.5, "2": 2, "0": 0, "-1": 0, "NaN": 0, "+Inf": 0, "1e9": 0, "two": 0} {
 		if got, err := ParseCPUs(text); (err != nil) != (want == 0) || (err == nil && got != want) {

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"golang.org/x/term"
+
+	"github.com/spf13/cobra"
+)
+
+// app is one call of silk: where it reads and writes, and what the global flags say. Verbs are its methods.
+type app struct {
+	in       *os.File
+	out, err io.Writer
+	env      func(string) string
+	drivers  openDrivers
+
+	homeFlag, configFlag string
+	json                 bool // the verb's answer is one JSON value on stdout
+
+	ctx  context.Context // ends with the first Ctrl-C or SIGTERM; set by main before a verb runs
+	tidy []func()        // called last, in reverse order
+}
+
+func newApp(drivers openDrivers) *app {
+	return &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.Getenv, drivers: drivers}
+}
+
+// main runs one command line and returns the exit status.
+func (a *app) main(args []string) int {
+	ctx, stop := withSignals(context.Background())
+	defer stop()
+	a.ctx = ctx
+	defer func() {
+		for _, f := range slices.Backward(a.tidy) {
+			f()
+		}
+	}()
+
+	root := a.root()
+	root.SetArgs(args)
+	// Faults in flags are found before a verb can see its own --json.
+	a.json = wantsJSON(args)
+	err := root.ExecuteContext(ctx)
+	return a.report(err)
+}
+
+// wantsJSON looks for --json or --jsonl before a bare "--", after which words belong to the program.
+func wantsJSON(args []string) bool {
+	for _, arg := range args {
+		switch arg {
+		case "--":
+			return false
+		case "--json", "--json=true", "--jsonl", "--jsonl=true":
+			return true
+		}
+	}
+	return false
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "silk",
+		Short: "Run code you do not trust in a sandbox",
+		Long: `silk runs code you do not trust. It carries its own sandbox kernel (gVisor), so one command isolates, limits,
+streams and records a program with nothing else installed: no Docker, no KVM, no daemon, no root.`,
+		Example: `  silk run hello.py                         run a file; the profile follows from its extension
+  silk run -p lab:python -c 'print(6*7)'    run code from the command line
+  silk run -p lab:text -- sh -c 'ls -la'    run a command
+  silk run --dir . -p lab:repo -- make test copy a checkout in and test it; it is never written back
+  silk image build lab:python               make the image that Python programs run in
+  silk runs ls                              what ran, and how it ended`,
+		SilenceErrors:         true,
+		SilenceUsage:          true,
+		Args:                  cobra.ArbitraryArgs,
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknownCommand(cmd, args[0])
+			}
+			return cmd.Help()
+		},
+	}
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	root.SetFlagErrorFunc(flagError)
+	root.PersistentFlags().StringVar(&a.homeFlag, "home", "", "state `DIR` (default $SILK_HOME, else /var/lib/silk for root, ~/.local/share/silk for others)")
+	root.PersistentFlags().StringVar(&a.configFlag, "config", "", "configuration `FILE` (default $SILK_CONFIG, ~/.config/silk/config.yaml, /etc/silk/config.yaml)")
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetHelpCommand(&cobra.Command{Use: "no-help", Hidden: true}) // --help is enough, and `silk help` would be a second way
+	root.AddGroup(&cobra.Group{ID: "run", Title: "Run:"}, &cobra.Group{ID: "look", Title: "Look:"}, &cobra.Group{ID: "keep", Title: "Keep house:"})
+	for group, commands := range map[string][]*cobra.Command{
+		"run":  {a.runCommand(), a.planCommand(), a.profileCommand(), a.imageCommand()},
+		"look": {a.runsCommand(), a.auditCommand()},
+		"keep": {a.doctorCommand(), a.gcCommand(), a.versionCommand(), a.completionCommand(), a.manCommand()},
+	} {
+		for _, c := range commands {
+			c.GroupID = group
+			root.AddCommand(c)
+		}
+	}
+	return root
+}
+
+// group makes a command that only has others below it.
+func group(use, short, example string, below ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{
+		Use: use, Short: short, Example: example, Args: cobra.ArbitraryArgs, DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknownCommand(cmd, args[0])
+			}
+			return cmd.Help()
+		},
+	}
+	c.AddCommand(below...)
+	return c
+}
+
+// jsonFlag gives a verb that lists or shows something its --json.
+func (a *app) jsonFlag(c *cobra.Command) *cobra.Command {
+	c.Flags().BoolVar(&a.json, "json", false, "print one JSON value")
+	return c
+}
+
+func (a *app) errorf(format string, args ...any) { fmt.Fprintf(a.err, "silk: "+format+"\n", args...) }
+
+// isTerminal says whether f is a terminal that people look at.
+func isTerminal(f any) bool {
+	file, ok := f.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}

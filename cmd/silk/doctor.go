@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/silk-sandbox/silk/driver"
+	"github.com/silk-sandbox/silk/profile"
+	"github.com/silk-sandbox/silk/run"
+)
+
+func (a *app) doctorCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "doctor", Short: "Say what this host can keep, and start one sandbox to prove it", Args: needArgs(0, 0, "no arguments"),
+		Long: `Look at what sandboxes need of this host, and start one with an image that is there to prove it. Each line is yes, no (a
+promise is kept in another way, or something optional is missing), unknown, or fatal (nothing can run). Exit status 1 if
+something is fatal.`,
+		Example: "  silk doctor\n  silk doctor --json",
+		RunE:    func(*cobra.Command, []string) error { return a.doctor() },
+	}
+	return a.jsonFlag(c)
+}
+
+func (a *app) doctor() error {
+	facts := a.facts()
+	if a.json {
+		if err := a.printJSON(facts); err != nil {
+			return err
+		}
+	} else {
+		rows := make([][]string, len(facts))
+		for i, f := range facts {
+			colour := map[factState]string{factYes: "32", factNo: "33", factUnknown: "33", factFatal: "31"}[f.State]
+			rows[i] = []string{f.Name, a.colour(a.out, colour, string(f.State)), f.Text}
+		}
+		if err := a.table(rows); err != nil {
+			return err
+		}
+	}
+	if slices.ContainsFunc(facts, func(f fact) bool { return f.State == factFatal }) {
+		return findingf("nothing can run on this host until what is fatal above is repaired")
+	}
+	return nil
+}
+
+// facts finds out everything, as far as it gets.
+func (a *app) facts() []fact {
+	facts := []fact{{"system", factYes, runtime.GOOS + " on " + runtime.GOARCH}}
+	facts = append(facts, hostFacts()...)
+
+	c, err := a.loadConfig()
+	if err != nil {
+		return append(facts, fact{"configuration", factFatal, err.Error()})
+	}
+	facts = append(facts, fact{"configuration", factYes, or(c.file, "none: defaults")})
+	home, err := a.home(c)
+	if err == nil {
+		err = tryHome(home)
+	}
+	if err != nil {
+		return append(facts, fact{"state directory", factFatal, err.Error()})
+	}
+	facts = append(facts, fact{"state directory", factYes, home + " can be written"})
+
+	h, err := a.openHost()
+	if err != nil {
+		return append(facts, fact{"sandbox kernel", factFatal, err.Error()})
+	}
+	defer h.close() //nolint:errcheck // what hangs on it was waited for
+	if len(h.tools.Drivers) == 0 {
+		text := "no driver"
+		if h.tools.WhyNone != nil {
+			text = h.tools.WhyNone.Error()
+		}
+		return append(facts, fact{"sandbox kernel", factFatal, text})
+	}
+	if h.tools.Kernel != nil {
+		facts = append(facts, h.tools.Kernel())
+	}
+	images, imageFact := imageFacts(h.stores)
+	facts = append(facts, imageFact)
+	for _, d := range h.tools.Drivers {
+		facts = append(facts, a.driverFacts(h, d, images)...)
+	}
+	return facts
+}
+
+// tryHome makes the state directory and a file in it.
+func tryHome(home string) error {
+	if err := makeHome(home); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(home, ".doctor-*")
+	if err != nil {
+		return err
+	}
+	_ = f.Close() // nothing was written
+	return os.Remove(f.Name())
+}
+
+func imageFacts(stores imageStores) (tags []string, _ fact) {
+	images, err := stores.list()
+	if err != nil {
+		return nil, fact{"images", factUnknown, err.Error()}
+	}
+	for _, img := range images {
+		tags = append(tags, img.Tags...)
+	}
+	slices.Sort(tags)
+	if len(tags) == 0 {
+		return nil, fact{"images", factNo, "none yet; make one with: silk image build lab:text"}
+	}
+	return tags, fact{"images", factYes, fmt.Sprint(tags)}
+}
+
+// probeLimit bounds the start of doctor's own sandbox.
+const probeLimit = 20 * time.Second
+
+// driverFacts asks a driver what it cannot keep here, and lets it start a sandbox.
+func (a *app) driverFacts(h *host, d driver.Driver, tags []string) []fact {
+	name := "driver " + d.Name()
+	if len(tags) == 0 {
+		return []fact{{name, factUnknown, "not tried, as there is no image"}}
+	}
+	tag := tags[0]
+	if slices.Contains(tags, "lab:text") {
+		tag = "lab:text"
+	}
+	ctx, cancel := context.WithTimeout(a.ctx, probeLimit)
+	defer cancel()
+	img, err := h.stores.Open(ctx, tag)
+	if err != nil {
+		return []fact{{name, factUnknown, err.Error()}}
+	}
+	defer img.Root.Close()
+	l := profile.Defaults
+	spec := driver.Spec{
+		ID: fmt.Sprintf("doctor-%d", os.Getpid()), Image: img.Root, Args: []string{"true"}, Env: []string{"PATH=/usr/bin:/bin"}, Dir: "/workspace", Hostname: "silk",
+		Network: driver.NetworkDeny, MemoryBytes: l.MemoryBytes, WorkspaceBytes: l.WorkspaceBytes, TmpBytes: l.TmpBytes, ShmBytes: l.ShmBytes,
+		Processes: l.Processes, CPUs: l.CPUs,
+	}
+	var facts []fact
+	if p, ok := d.(run.Prober); ok {
+		notes, err := p.Probe(ctx, spec)
+		if err != nil {
+			return []fact{{name, factFatal, err.Error()}}
+		}
+		for _, note := range notes {
+			facts = append(facts, fact{name, factNo, note})
+		}
+	}
+	start := time.Now()
+	exit, err := tryDriver(ctx, d, spec)
+	took := time.Since(start).Round(time.Millisecond)
+	switch {
+	case err != nil:
+		facts = append(facts, fact{name, factFatal, err.Error()})
+	case exit.NotFound, exit.Code != 0, exit.Signal != 0, exit.OOM, exit.Violation != nil, exit.Killed:
+		facts = append(facts, fact{name, factFatal, fmt.Sprintf("the program true in %s ended with %+v", tag, exit)})
+	default:
+		facts = append(facts, fact{name, factYes, fmt.Sprintf("started a sandbox with %s in %s", tag, took)})
+	}
+	return facts
+}
+
+// tryDriver runs spec with its output thrown away.
+func tryDriver(ctx context.Context, d driver.Driver, spec driver.Spec) (driver.Exit, error) {
+	said, output, err := os.Pipe()
+	if err != nil {
+		return driver.Exit{}, err
+	}
+	defer said.Close()
+	defer output.Close()
+	spec.Stdout, spec.Stderr = output, output
+	s, err := d.Start(ctx, spec)
+	if err != nil {
+		return driver.Exit{}, err
+	}
+	stop := context.AfterFunc(ctx, func() { s.Kill(driver.KillNow) })
+	defer stop()
+	return s.Wait()
+}

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/silk-sandbox/silk/driver"
+)
+
+// openDrivers makes the drivers of this host, the preferred one first. It starts nothing.
+type openDrivers func(cfg driverConfig) (hostTools, error)
+
+// driverConfig is what drivers are made of.
+type driverConfig struct {
+	Home   string // state directory
+	Sentry string // path of the sandbox kernel instead of the built-in one, $SILK_SENTRY; empty: built in
+	Logger *slog.Logger
+}
+
+// hostTools is what this host gives to runs.
+type hostTools struct {
+	Drivers []driver.Driver
+	WhyNone error                       // why there is no driver
+	Sweep   func(context.Context) error // removes what crashed runs left; may be nil
+	Kernel  func() fact                 // which sandbox kernel is used, for doctor; may be nil
+	Close   func() error                // releases what drivers hold; may be nil
+}
+
+// fact is one thing that doctor found out.
+type fact struct {
+	Name  string    `json:"name"`
+	State factState `json:"state"`
+	Text  string    `json:"text"`
+}
+
+type factState string
+
+const (
+	factYes     factState = "yes"
+	factNo      factState = "no"      // a promise is kept in another way, or something optional is missing
+	factUnknown factState = "unknown" // could not be found out
+	factFatal   factState = "fatal"   // without it nothing runs
+)

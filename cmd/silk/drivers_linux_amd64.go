@@ -1,0 +1,23 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/silk-sandbox/silk/driver"
+	"github.com/silk-sandbox/silk/driver/gvisor"
+)
+
+// hostDrivers makes the drivers of this version: gvisor. Where it cannot be used there is none, and a run says why.
+func hostDrivers(cfg driverConfig) (hostTools, error) {
+	g, err := gvisor.New(gvisor.Config{Home: cfg.Home, Sentry: cfg.Sentry, Logger: cfg.Logger})
+	if errors.Is(err, gvisor.ErrUnusable) {
+		return hostTools{WhyNone: err}, nil
+	}
+	if err != nil {
+		return hostTools{}, err
+	}
+	return hostTools{
+		Drivers: []driver.Driver{g}, Sweep: g.Sweep, Close: g.Close,
+		Kernel: func() fact { return kernelFact(cfg.Home, cfg.Sentry) },
+	}, nil
+}

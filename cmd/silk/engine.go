@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/silk-sandbox/silk/driver"
+	"github.com/silk-sandbox/silk/image"
+	"github.com/silk-sandbox/silk/internal/nearest"
+	"github.com/silk-sandbox/silk/policy"
+	"github.com/silk-sandbox/silk/profile"
+	"github.com/silk-sandbox/silk/record"
+	"github.com/silk-sandbox/silk/run"
+)
+
+// host is what silk works with on this machine for one command: configuration, state directory, images, drivers.
+type host struct {
+	config config
+	home   string
+	stores imageStores
+	tools  hostTools
+}
+
+// openHost reads the configuration and opens what is there. It makes the state directory.
+func (a *app) openHost() (*host, error) {
+	c, err := a.loadConfig()
+	if err != nil {
+		return nil, err
+	}
+	home, err := a.home(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := makeHome(home); err != nil {
+		return nil, err
+	}
+	h := &host{config: c, home: home}
+	if h.stores, err = openStores(c, home); err != nil {
+		return nil, err
+	}
+	h.tools, err = a.drivers(driverConfig{Home: home, Sentry: a.env("SILK_SENTRY"), Logger: slog.New(slog.DiscardHandler)})
+	return h, err
+}
+
+// engine makes the engine that takes runs through their life. The caller closes it.
+func (h *host) engine() (*run.Engine, error) {
+	return run.New(run.Config{
+		Home:     h.home,
+		Decide:   h.decide,
+		Drivers:  h.tools.Drivers,
+		Images:   h.stores,
+		Stores:   h.config.grants.Stores,
+		Snapshot: snapshot,
+		Sweep:    h.tools.Sweep,
+	})
+}
+
+func (h *host) decide(req policy.Request) (policy.Plan, error) {
+	prof, err := h.config.profiles.Lookup(policy.ProfileFor(req))
+	var unknown *profile.UnknownError
+	if errors.As(err, &unknown) {
+		return policy.Plan{}, &policy.RequestError{Faults: []string{err.Error()}}
+	}
+	if err != nil {
+		return policy.Plan{}, err
+	}
+	return policy.Decide(req, prof, h.config.grants)
+}
+
+// close releases what the drivers hold.
+func (h *host) close() error {
+	if h.tools.Close == nil {
+		return nil
+	}
+	return h.tools.Close()
+}
+
+// knownDriver refuses a driver that this silk does not have, before anything starts.
+func (h *host) knownDriver(name string) error {
+	if len(h.tools.Drivers) == 0 && h.tools.WhyNone != nil {
+		return missingf("%v", h.tools.WhyNone)
+	}
+	if name == "" || name == "auto" || slices.ContainsFunc(h.tools.Drivers, func(d driver.Driver) bool { return d.Name() == name }) {
+		return nil
+	}
+	var names []string
+	for _, d := range h.tools.Drivers {
+		names = append(names, d.Name())
+	}
+	if near := nearest.To(name, names); near != "" {
+		return missingf("there is no driver %q here; did you mean %s?", name, near)
+	}
+	return missingf("there is no driver %q here; leave --driver out", name)
+}
+
+// imageStores are the places where images are looked up: the user's own first, then those that are only read.
+type imageStores []*image.Store
+
+// systemStores are where packages, `make install` and root put images for everybody.
+func systemStores(c config) []string {
+	dirs := []string{c.systemStore}
+	if exe, err := os.Executable(); err == nil {
+		prefix := filepath.Dir(filepath.Dir(exe))
+		dirs = append(dirs, filepath.Join(prefix, "lib/silk/images"), filepath.Join(prefix, "share/silk/images"))
+	}
+	return append(dirs, "/usr/lib/silk/images", "/usr/share/silk/images", filepath.Join(rootHome, "images"))
+}
+
+func openStores(c config, home string) (imageStores, error) {
+	own := filepath.Join(home, "images")
+	var found []string
+	for _, dir := range systemStores(c) {
+		if info, err := os.Stat(dir); dir != "" && dir != own && err == nil && info.IsDir() && !slices.Contains(found, dir) {
+			found = append(found, dir)
+		}
+	}
+	first := ""
+	if len(found) > 0 {
+		first, found = found[0], found[1:]
+	}
+	store, err := image.Open(image.Config{Home: own, System: first})
+	if err != nil {
+		return nil, err
+	}
+	stores := imageStores{store}
+	for _, dir := range found {
+		store, err := image.Open(image.Config{System: dir})
+		if err != nil {
+			return nil, err
+		}
+		stores = append(stores, store)
+	}
+	return stores, nil
+}
+
+// own is the store that is written.
+func (s imageStores) own() *image.Store { return s[0] }
+
+// resolve finds an image and the store that has it.
+func (s imageStores) resolve(ref string) (*image.Store, image.Image, error) {
+	for _, store := range s {
+		img, err := store.Resolve(ref)
+		if err == nil {
+			return store, img, nil
+		}
+		if !isNotFound(err) {
+			return nil, image.Image{}, err
+		}
+	}
+	return nil, image.Image{}, &noImageError{ref}
+}
+
+// Open implements run.Images.
+func (s imageStores) Open(_ context.Context, ref string) (run.Image, error) {
+	store, img, err := s.resolve(ref)
+	if err != nil {
+		return run.Image{}, err
+	}
+	meta, err := store.Meta(img)
+	if err != nil {
+		return run.Image{}, err
+	}
+	root, err := store.OpenRoot(img)
+	if err != nil {
+		return run.Image{}, err
+	}
+	tools := make([]record.Tool, len(meta.Packages))
+	for i, p := range meta.Packages {
+		tools[i] = record.Tool{Name: p.Name, Version: p.Version}
+	}
+	return run.Image{Digest: img.Digest.String(), Root: root, Tools: tools}, nil
+}
+
+// noImageError says that no store has an image. It is fs.ErrNotExist.
+type noImageError struct{ ref string }
+
+func (e *noImageError) Error() string {
+	if isLab(e.ref) {
+		return "there is no image " + e.ref + " yet; make it with: silk image build " + e.ref
+	}
+	return "there is no image " + e.ref + "; silk image ls lists those that are there"
+}
+
+func (e *noImageError) Unwrap() error { return fs.ErrNotExist }

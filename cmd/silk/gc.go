@@ -1,0 +1,48 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+)
+
+func (a *app) gcCommand() *cobra.Command {
+	var dryRun bool
+	c := &cobra.Command{
+		Use: "gc", Short: "Remove what crashed runs left, and images without a tag", Args: needArgs(0, 0, "no arguments"),
+		Long: `Remove what crashed runs left on this host (control groups, directories) and images without a tag. Every run begins with
+the first part of it by itself; records and tagged images are never touched, nor is anything of a run that lives.`,
+		Example: "  silk gc --dry-run",
+		RunE:    func(*cobra.Command, []string) error { return a.gc(dryRun) },
+	}
+	c.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "only say what would be removed")
+	return a.jsonFlag(c)
+}
+
+func (a *app) gc(dryRun bool) error {
+	h, err := a.openHost()
+	if err != nil {
+		return err
+	}
+	defer h.close() //nolint:errcheck // nothing was started
+	swept := h.tools.Sweep != nil && !dryRun
+	if swept {
+		if err := h.tools.Sweep(a.ctx); err != nil {
+			return err
+		}
+	}
+	images, err := collectImages(h.stores, dryRun)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(struct {
+			Swept bool `json:"swept"` // leftovers of crashed runs were looked for and removed
+			imageGCAnswer
+		}{swept, images})
+	}
+	if swept {
+		if err := a.print("what crashed runs left is removed"); err != nil {
+			return err
+		}
+	}
+	return a.print("%s", images)
+}

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/silk-sandbox/silk/image"
+	"github.com/silk-sandbox/silk/image/recipe"
+	"github.com/silk-sandbox/silk/internal/atomicfile"
+	"github.com/silk-sandbox/silk/internal/nearest"
+)
+
+// buildFlags say where packages come from.
+type buildFlags struct {
+	file, mirror, registry string
+	frozen, noCompile      bool
+}
+
+func (f *buildFlags) add(c *cobra.Command) {
+	c.Flags().StringVar(&f.mirror, "mirror", "", "`URL` of a Debian archive (default $SILK_MIRROR, the configuration, else the host's apt)")
+	c.Flags().StringVar(&f.registry, "npm-registry", "", "`URL` of an npm registry (default $SILK_NPM_REGISTRY, the configuration, else npm's)")
+}
+
+func (a *app) imageBuildCommand() *cobra.Command {
+	var f buildFlags
+	c := &cobra.Command{
+		Use: "build NAME...|-f FILE", Short: "Build lab images from locked packages, or an image that a file describes",
+		Long: `Build lab images (lab:text, lab:python, lab:node, lab:repo) from Debian and npm packages whose versions and hashes are
+locked in silk: the same bytes everywhere. Downloads are verified, kept, and resumed; with all of them kept no network is
+needed. With -f, build the image that a YAML file describes: a lab image, more packages, wheels, npm tarballs, files.`,
+		Example: `  silk image build lab:text lab:python
+  silk image build lab:node --mirror http://deb.example.org/debian
+  silk image build -f my-image.yaml`,
+		ValidArgsFunction: completeLabs,
+		RunE:              func(_ *cobra.Command, args []string) error { return a.imageBuild(f, args) },
+	}
+	f.add(c)
+	c.Flags().StringVarP(&f.file, "file", "f", "", "image file, see docs/howto")
+	c.Flags().BoolVar(&f.frozen, "frozen", false, "fail if a locked version has left the archive, instead of resolving it again")
+	c.Flags().BoolVar(&f.noCompile, "no-compile", false, "leave Python files uncompiled; Python then starts slower in this image")
+	return a.jsonFlag(c)
+}
+
+func (a *app) imageBuild(f buildFlags, names []string) error {
+	if (f.file == "") == (len(names) == 0) {
+		return usagef("name images to build, such as lab:python, or one file with -f; not both")
+	}
+	var recipes []recipe.Recipe
+	for _, name := range names {
+		r, err := labRecipe(name)
+		if err != nil {
+			return err
+		}
+		recipes = append(recipes, r)
+	}
+	c, home, stores, err := a.openImages(true)
+	if err != nil {
+		return err
+	}
+	build := a.recipeConfig(c, home, stores, f)
+	if !f.noCompile {
+		tools, err := a.drivers(driverConfig{Home: home, Sentry: a.env("SILK_SENTRY")})
+		if err != nil {
+			return err
+		}
+		if tools.Close != nil {
+			defer tools.Close() //nolint:errcheck // nothing of the image hangs on it
+		}
+		if len(tools.Drivers) > 0 {
+			build.Compile = compileIn(tools.Drivers[0])
+		} else {
+			a.errorf("Python files in the image stay uncompiled: %v", tools.WhyNone)
+		}
+	}
+	if f.file != "" {
+		img, err := a.buildOne(&build, func(ctx context.Context) (image.Image, error) { return recipe.BuildFile(ctx, f.file, build) })
+		if err != nil {
+			return fmt.Errorf("build %s: %w", f.file, err)
+		}
+		return a.printImage(img, strings.Join(img.Tags, ","))
+	}
+	answers := []imageAnswer{}
+	for _, r := range recipes {
+		lock, err := recipe.Committed(r.Name)
+		if err != nil {
+			return err
+		}
+		img, err := a.buildOne(&build, func(ctx context.Context) (image.Image, error) { return recipe.Build(ctx, r, lock, build) })
+		if err != nil {
+			return fmt.Errorf("build %s: %w", r.Name, err)
+		}
+		if a.json {
+			answer := answerFor(img)
+			answer.Tags = []string{r.Name}
+			answers = append(answers, answer)
+			continue
+		}
+		if err := a.printImage(img, r.Name); err != nil {
+			return err
+		}
+	}
+	if a.json {
+		return a.printJSON(answers)
+	}
+	return nil
+}
+
+// buildOne shows the progress of one build.
+func (a *app) buildOne(config *recipe.Config, build func(context.Context) (image.Image, error)) (image.Image, error) {
+	report, done := a.progress()
+	defer done()
+	config.Progress = report
+	config.Notice = func(sentence string) {
+		done()
+		a.errorf("%s", sentence)
+	}
+	return build(a.ctx)
+}
+
+func (a *app) recipeConfig(c config, home string, stores imageStores, f buildFlags) recipe.Config {
+	config := recipe.Config{
+		Store:       stores.own(),
+		Cache:       filepath.Join(home, "cache"),
+		Mirror:      or(f.mirror, or(a.env("SILK_MIRROR"), c.mirror)),
+		NPMRegistry: or(f.registry, or(a.env("SILK_NPM_REGISTRY"), c.npmRegistry)),
+		Frozen:      f.frozen,
+		Proxy:       http.ProxyFromEnvironment,
+	}
+	if dir := a.env("HOME"); dir != "" {
+		config.NPMConfig = append(config.NPMConfig, filepath.Join(dir, ".npmrc"))
+	}
+	config.NPMConfig = append(config.NPMConfig, "/etc/npmrc", "/usr/local/etc/npmrc", "/usr/etc/npmrc")
+	return config
+}
+
+func labRecipe(name string) (recipe.Recipe, error) {
+	if r, ok := recipe.ByName(name); ok {
+		return r, nil
+	}
+	var names []string
+	for _, r := range recipe.Recipes() {
+		names = append(names, r.Name)
+	}
+	near := nearest.To(name, names)
+	if near == "" {
+		near = nearest.To("lab:"+name, names)
+	}
+	if near != "" {
+		return recipe.Recipe{}, usagef("there is no recipe %q; did you mean %s?", name, near)
+	}
+	return recipe.Recipe{}, usagef("there is no recipe %q; there are %s", name, strings.Join(names, ", "))
+}
+
+func completeLabs(_ *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	var names []string
+	for _, r := range recipe.Recipes() {
+		names = append(names, r.Name+"\t"+r.Summary)
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+func (a *app) imageLockCommand() *cobra.Command {
+	var f buildFlags
+	var dir string
+	c := &cobra.Command{
+		Use: "lock NAME...", Short: "Resolve lab images anew and rewrite their committed locks", Hidden: true,
+		Args:    needArgs(1, 100, "at least one lab image"),
+		Example: "  silk image lock lab:text lab:python",
+		RunE: func(_ *cobra.Command, args []string) error {
+			c, home, stores, err := a.openImages(true)
+			if err != nil {
+				return err
+			}
+			if _, err := os.Stat(dir); err != nil {
+				return missingf("there is no directory %s for locks; run this in silk's own source, or name one with --dir", dir)
+			}
+			config := a.recipeConfig(c, home, stores, f)
+			var errs []error
+			for _, name := range args {
+				errs = append(errs, a.lockOne(config, name, dir))
+			}
+			return errors.Join(errs...)
+		},
+	}
+	f.add(c)
+	c.Flags().StringVar(&dir, "dir", "image/recipe/locks", "directory of the locks")
+	return c
+}
+
+func (a *app) lockOne(config recipe.Config, name, dir string) error {
+	r, err := labRecipe(name)
+	if err != nil {
+		return err
+	}
+	report, done := a.progress()
+	defer done()
+	config.Progress = report
+	lock, err := recipe.Refresh(a.ctx, r, config)
+	if err != nil {
+		return fmt.Errorf("lock %s: %w", name, err)
+	}
+	data, err := lock.Marshal()
+	if err != nil {
+		return fmt.Errorf("lock %s: %w", name, err)
+	}
+	path := filepath.Join(dir, filepath.Base(recipe.LockFile(name)))
+	if err := atomicfile.Write(path, data, 0o644); err != nil {
+		return fmt.Errorf("lock %s: %w", name, err)
+	}
+	done()
+	return a.print("%s: %d packages", path, len(lock.Packages)+len(lock.NPM))
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/silk-sandbox/silk/policy"
+	"github.com/silk-sandbox/silk/profile"
+	"github.com/silk-sandbox/silk/run"
+)
+
+func (a *app) planCommand() *cobra.Command {
+	var f runFlags
+	c := &cobra.Command{
+		Use:   "plan [FILE|-] [-- ARGV...]",
+		Short: "Show what silk run would do, without doing it",
+		Long: `Show what silk run with the same flags would do: the image, the limits, the network, the mounts, what was granted, and
+what this host cannot enforce. Nothing is run. The hash names the plan, for --approve.`,
+		Example: `  silk plan hello.py
+  silk plan --dir . -p lab:repo --memory 8GiB -- make test
+  silk plan --net allow -p lab:python -c 'print(1)' --json`,
+		RunE: func(cmd *cobra.Command, args []string) error { return a.plan(&f, cmd, args) },
+	}
+	f.add(a, c)
+	return a.jsonFlag(c)
+}
+
+// planAnswer is the JSON of `silk plan`.
+type planAnswer struct {
+	Hash string `json:"hash"`
+	run.Preview
+}
+
+func (a *app) plan(f *runFlags, cmd *cobra.Command, args []string) error {
+	h, err := a.openHost()
+	if err != nil {
+		return err
+	}
+	if err := h.knownDriver(f.driver); err != nil {
+		return err
+	}
+	req, err := f.request(a, h.config, cmd, args)
+	if err != nil {
+		return err
+	}
+	engine, err := h.engine()
+	if err != nil {
+		return err
+	}
+	preview, err := engine.Plan(a.ctx, req)
+	err = errors.Join(err, engine.Close())
+	if err != nil && preview.Plan.Profile == "" { // refused whoever approves
+		return err
+	}
+	answer := planAnswer{Hash: preview.Plan.Hash(), Preview: preview}
+	if answer.Notes == nil {
+		answer.Notes = []string{}
+	}
+	if a.json {
+		if printErr := a.printJSON(answer); printErr != nil {
+			return printErr
+		}
+		a.json = false // the refusal goes to stderr: stdout has its one value
+		return err
+	}
+	if printErr := a.printPlan(answer); printErr != nil {
+		return printErr
+	}
+	return err
+}
+
+func (a *app) printPlan(p planAnswer) error {
+	l := p.Plan.Limits
+	rows := [][2]string{
+		{"profile", p.Plan.Profile},
+		{"image", p.Plan.Image + tail(" ", p.Image)},
+		{"driver", or(p.Driver, p.Plan.Driver)},
+		{"command", commandText(p.Plan)},
+		{"time", profile.FormatTimeout(l.Timeout)},
+		{"memory", profile.FormatBytes(l.MemoryBytes)},
+		{"processors", fmt.Sprint(l.CPUs)},
+		{"processes", processesText(p.Plan)},
+		{"writable", fmt.Sprintf("/workspace %s, /tmp %s and /dev/shm %s (both noexec)", profile.FormatBytes(l.WorkspaceBytes), profile.FormatBytes(l.TmpBytes), profile.FormatBytes(l.ShmBytes))},
+		{"output kept", profile.FormatBytes(l.OutputBytes) + " of stdout and of stderr"},
+		{"network", networkText(p.Plan)},
+		{"stdin", map[bool]string{true: "passed on", false: "at its end"}[p.Plan.Stdin || p.Plan.Terminal]},
+	}
+	if p.Plan.HostDir != "" {
+		rows = append(rows, [2]string{"copied in", printable(p.Plan.HostDir)})
+	}
+	for _, f := range p.Plan.Files {
+		rows = append(rows, [2]string{"copied in", printable(f)})
+	}
+	for _, m := range p.Plan.Mounts {
+		rows = append(rows, [2]string{"mounted", printable(m.Source) + " on " + printable(m.Target) + ", read-only"})
+	}
+	for _, e := range p.Plan.Env {
+		rows = append(rows, [2]string{"environment", printable(e)})
+	}
+	for _, g := range p.Plan.Grants {
+		rows = append(rows, [2]string{"granted", g})
+	}
+	for _, n := range p.Notes {
+		rows = append(rows, [2]string{"note", n})
+	}
+	rows = append(rows, [2]string{"hash", p.Hash})
+	for _, r := range rows {
+		if err := a.print("%-12s %s", r[0], r[1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func commandText(p policy.Plan) string {
+	words := p.Args
+	if p.Compile && len(words) > 5 { // sh -c SCRIPT compile N ...
+		return "compiled inside the sandbox first: " + quoted(words[5:])
+	}
+	return quoted(words)
+}
+
+func quoted(words []string) string {
+	out := make([]string, len(words))
+	for i, w := range words {
+		if out[i] = printable(w); w == "" || strings.ContainsAny(w, " '\"$`\\;|&<>()*?") {
+			out[i] = fmt.Sprintf("%q", w)
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+func processesText(p policy.Plan) string {
+	if p.NoSpawn {
+		return fmt.Sprintf("threads only, at most %d", p.Limits.Processes)
+	}
+	return fmt.Sprintf("at most %d, threads included", p.Limits.Processes)
+}
+
+func networkText(p policy.Plan) string {
+	switch p.Network {
+	case profile.NetworkDeny:
+		return "deny: no INET socket can be made"
+	case profile.NetworkLoopback:
+		return "loopback: 127.0.0.0/8 and ::1 inside the sandbox"
+	}
+	return p.Network + tail(": ", strings.Join(p.Hosts, ", "))
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+
+	"github.com/silk-sandbox/silk/image"
+)
+
+const (
+	quiet    = time.Second      // work that takes less shows no progress
+	lineWait = 10 * time.Second // between two lines where there is no terminal
+)
+
+// progress shows how long work goes on, on stderr: a bar on a terminal, plain lines elsewhere, nothing for work of less
+// than a second. done clears the bar; it may be called twice.
+func (a *app) progress() (report image.Progress, done func()) {
+	p := &progressView{app: a, began: time.Now(), terminal: isTerminal(a.err)}
+	return p.report, p.done
+}
+
+type progressView struct {
+	app      *app
+	terminal bool
+	began    time.Time
+
+	mu    sync.Mutex
+	bar   *progressbar.ProgressBar
+	what  string
+	total int64
+	line  time.Time // when the last plain line was written
+}
+
+func (p *progressView) report(done, total int64, what string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	if now.Sub(p.began) < quiet {
+		return
+	}
+	if !p.terminal {
+		if now.Sub(p.line) >= lineWait || what != p.what {
+			p.line, p.what = now, what
+			text := sizeText(done)
+			if total > 0 {
+				text = fmt.Sprintf("%s of %s (%d %%)", text, sizeText(total), done*100/total)
+			}
+			p.app.errorf("%s: %s", what, text)
+		}
+		return
+	}
+	if p.bar == nil || what != p.what || total != p.total {
+		p.clear()
+		p.what, p.total = what, total
+		p.bar = progressbar.NewOptions64(total,
+			progressbar.OptionSetWriter(p.app.err),
+			progressbar.OptionSetDescription(what),
+			progressbar.OptionShowBytes(true),
+			progressbar.OptionUseIECUnits(true),
+			progressbar.OptionSetWidth(24),
+			progressbar.OptionThrottle(100*time.Millisecond),
+			progressbar.OptionSetPredictTime(true),
+			progressbar.OptionShowElapsedTimeOnFinish(),
+			progressbar.OptionClearOnFinish(),
+		)
+	}
+	_ = p.bar.Set64(done) // a bar that cannot be drawn is no fault of the work
+}
+
+func (p *progressView) clear() {
+	if p.bar != nil {
+		_ = p.bar.Clear()
+		p.bar = nil
+	}
+}
+
+func (p *progressView) done() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clear()
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/silk-sandbox/silk/run"
+)
+
+const runExample = `  silk run hello.py
+  silk run -p lab:python -c 'print(6*7)' --json
+  echo 'console.log(1)' | silk run -p lab:node -
+  silk run count.py --stdin words.txt -- --top 10
+  silk run --dir . -p lab:repo --timeout 5m -- go test ./...
+  silk run plot.py --artifacts out
+  silk run -p lab:text -it`
+
+func (a *app) runCommand() *cobra.Command {
+	var f runFlags
+	c := &cobra.Command{
+		Use:   "run [FILE|-] [-- ARGV...]",
+		Short: "Run a file, code or a command in a sandbox",
+		Long: `Run a file, code or a command in a sandbox that lives for this one run.
+
+With FILE (or - for stdin, or -c CODE) that program is run and ARGV are its arguments; without, ARGV is the whole command.
+The program sees a minimal read-only system, /workspace, /tmp and /dev/shm; no network, none of your files, nothing of
+your environment. Its output is shown as it arrives. Files that it makes under /workspace are its artifacts: --artifacts
+DIR receives copies.
+
+Exit status: the program's own, 128+s after signal s, 124 timeout, 137 out of memory, 159 policy violation, 126 denied,
+130 canceled, 125 silk, the host or the command line is at fault.`,
+		Example: runExample,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.json = a.json || f.jsonl
+			return a.run(&f, cmd, args)
+		},
+	}
+	f.add(a, c)
+	c.Flags().StringVar(&f.artifacts, "artifacts", "", "`DIR` that receives copies of the artifacts")
+	c.Flags().BoolVar(&a.json, "json", false, "print one JSON object at the end, and nothing else on stdout")
+	c.Flags().BoolVar(&f.jsonl, "jsonl", false, "print output as JSON lines as it arrives, the outcome last")
+	c.Flags().BoolVar(&f.trace, "trace-start", false, "show on stderr what the start of the sandbox took")
+	return c
+}
+
+func (a *app) run(f *runFlags, cmd *cobra.Command, args []string) error {
+	var trace startTrace
+	if f.trace {
+		trace.step("command line read", time.Now())
+	}
+	h, err := a.openHost()
+	if err != nil {
+		return err
+	}
+	if err := h.knownDriver(f.driver); err != nil {
+		return err
+	}
+	engine, err := h.engine()
+	if err != nil {
+		return err
+	}
+	closeEngine := once(engine.Close)
+	defer closeEngine() //nolint:errcheck // the error of the regular way out is reported below
+
+	req, err := f.request(a, h.config, cmd, args)
+	if err != nil {
+		return err
+	}
+	streams, err := a.streams(f, &req)
+	if err != nil {
+		return err
+	}
+	defer streams.close()
+	if f.trace {
+		streams.io.Trace = trace.step
+	}
+
+	outcome, err := engine.Run(streams.ctx, req, streams.io)
+	streams.close() // the terminal is the user's again before anything is said
+	a.show(f, outcome, streams)
+	if f.trace {
+		trace.print(a.err)
+	}
+	if err = errors.Join(err, closeEngine()); err != nil {
+		a.errorf("after the run: %v", err)
+	}
+	if status := outcome.ExitStatus(); status != 0 {
+		return &endError{status}
+	}
+	if err != nil {
+		return &endError{run.Outcome{Kind: run.Error}.ExitStatus()}
+	}
+	return nil
+}
+
+// show prints the end of a run: its outcome on stdout if JSON was asked for, and what people need on stderr.
+func (a *app) show(f *runFlags, o run.Outcome, s *streams) {
+	if f.jsonl {
+		a.printJSONLine(exitFrame{Type: "exit", Outcome: o})
+	} else if a.json {
+		a.printJSONLine(o)
+	}
+	if o.Kind != run.OK {
+		a.errorf("%s", a.bold(sentence(o)))
+	}
+	if notes := limitNotes(o); notes != "" {
+		a.errorf("limits were hit: %s", notes)
+	}
+	if s.lost != nil {
+		a.errorf("output could not be written: %v", s.lost)
+	}
+	if a.json || len(o.Artifacts) == 0 || (f.artifacts == "" && !isTerminal(a.err)) {
+		return
+	}
+	for _, art := range o.Artifacts {
+		a.errorf("artifact %s", artifactLine(art, f.artifacts))
+	}
+	if f.artifacts == "" {
+		a.errorf("artifacts are gone with the sandbox; keep copies with --artifacts DIR")
+	}
+}
+
+// makeArtifacts makes the directory for artifacts and returns its absolute path.
+func makeArtifacts(dir string) (string, error) {
+	if dir == "" {
+		return "", nil
+	}
+	path, err := filepath.Abs(dir)
+	if err != nil {
+		return "", fmt.Errorf("find working directory: %w", err)
+	}
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return "", fmt.Errorf("make directory for artifacts: %w", err)
+	}
+	return path, nil
+}
+
+// once makes a function that may be called twice and acts once.
+func once(f func() error) func() error {
+	done := false
+	return func() error {
+		if done {
+			return nil
+		}
+		done = true
+		return f()
+	}
+}

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/silk-sandbox/silk/record"
+	"github.com/silk-sandbox/silk/store"
+)
+
+func (a *app) runsCommand() *cobra.Command {
+	var f record.Filter
+	var since time.Duration
+	ls := &cobra.Command{
+		Use: "ls", Short: "List the newest runs", Args: needArgs(0, 0, "no arguments"),
+		Example: "  silk runs ls --outcome violated --since 24h\n  silk runs ls --limit 1000 --json",
+		RunE: func(*cobra.Command, []string) error {
+			if since > 0 {
+				f.Since = time.Now().Add(-since)
+			}
+			return a.runsList(f)
+		},
+	}
+	ls.Flags().StringVar(&f.Outcome, "outcome", "", "only those that ended so: ok, failed, timeout, oom, violated, denied, canceled, error, running")
+	ls.Flags().StringVarP(&f.Profile, "profile", "p", "", "only those of this profile")
+	ls.Flags().DurationVar(&since, "since", 0, "only those started within this time, such as 24h")
+	ls.Flags().StringVar(&f.Before, "before", "", "only those older than this run, for the next page")
+	ls.Flags().IntVar(&f.Limit, "limit", 20, "at most so many")
+
+	show := &cobra.Command{
+		Use: "show RUN", Short: "Show the record of a run", Args: needArgs(1, 1, "one run"),
+		Long:    "Show the record of a run: what was asked, what was decided, how it ended, and the hashes of what went in and came out.\nThe first characters of a run's id are enough.",
+		Example: "  silk runs show 01JF4Z",
+		RunE:    func(_ *cobra.Command, args []string) error { return a.runsShow(args[0]) },
+	}
+	var channel string
+	logs := &cobra.Command{
+		Use: "logs RUN", Short: "Print what a run printed", Args: needArgs(1, 1, "one run"),
+		Long:    "Print the kept output of a run byte for byte: its stdout on stdout, its stderr on stderr.",
+		Example: "  silk runs logs 01JF4Z\n  silk runs logs 01JF4Z --channel stderr 2>errors.txt",
+		RunE:    func(_ *cobra.Command, args []string) error { return a.runsLogs(args[0], channel) },
+	}
+	logs.Flags().StringVar(&channel, "channel", "", "only stdout or stderr")
+	return group("runs", "List past runs, their records and their output", "  silk runs ls\n  silk runs logs 01JF4Z",
+		a.jsonFlag(ls), a.jsonFlag(show), logs)
+}
+
+// openStore opens the database of the state directory, without making either.
+func (a *app) openStore() (db *store.DB, home string, err error) {
+	c, err := a.loadConfig()
+	if err != nil {
+		return nil, "", err
+	}
+	if home, err = a.home(c); err != nil {
+		return nil, "", err
+	}
+	path := filepath.Join(home, store.FileName)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil, home, errNoRuns
+	}
+	db, err = store.Open(a.ctx, path)
+	return db, home, err
+}
+
+// errNoRuns is returned by openStore when nothing has been run yet with this state directory.
+var errNoRuns = errors.New("nothing has been run yet")
+
+func (a *app) runsList(f record.Filter) error {
+	db, _, err := a.openStore()
+	if errors.Is(err, errNoRuns) {
+		return a.printRuns(nil)
+	}
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	entries, err := record.List(a.ctx, db, f)
+	if err != nil {
+		return err
+	}
+	return a.printRuns(entries)
+}
+
+func (a *app) printRuns(entries []record.Entry) error {
+	if a.json {
+		list := make([]record.Record, len(entries))
+		for i, e := range entries {
+			list[i] = e.Record
+		}
+		return a.printJSON(list)
+	}
+	rows := [][]string{{"RUN", "STARTED", "PROFILE", "OUTCOME", "EXIT", "TIME"}}
+	for _, e := range entries {
+		r := e.Record
+		rows = append(rows, []string{r.Run, timeText(r.StartedAtMs), r.Profile, or(r.Outcome.Kind, "running"), exitText(r.Outcome), fmt.Sprintf("%d ms", r.Outcome.WallMs)})
+	}
+	return a.table(rows)
+}
+
+func exitText(o record.Outcome) string {
+	switch {
+	case o.Signal != 0:
+		return signalName(o.Signal)
+	case o.Rule != "":
+		return o.Rule
+	case o.ExitCode != nil:
+		return strconv.Itoa(*o.ExitCode)
+	}
+	return or(o.Reason, "-")
+}
+
+func (a *app) runsShow(id string) error {
+	db, _, err := a.openStore()
+	if err != nil {
+		return runMissing(id, err)
+	}
+	defer db.Close()
+	e, err := record.Get(a.ctx, db, id)
+	if err != nil {
+		return runMissing(id, err)
+	}
+	if a.json {
+		return a.printJSON(struct {
+			record.Record
+			Plan any `json:"plan"`
+		}{e.Record, e.Plan})
+	}
+	r := e.Record
+	rows := [][]string{
+		{"run", r.Run}, {"started", timeText(r.StartedAtMs)}, {"profile", r.Profile}, {"driver", r.Driver}, {"image", r.Image},
+		{"outcome", or(r.Outcome.Kind, "running")}, {"exit", exitText(r.Outcome)},
+		{"time", fmt.Sprintf("%d ms, %d ms of processor time", r.Outcome.WallMs, r.Usage.CPUMs)},
+		{"memory", sizeText(r.Usage.PeakMemoryBytes)},
+		{"stdout", channelText(r.Stdout)}, {"stderr", channelText(r.Stderr)},
+		{"request", r.RequestSHA256}, {"policy", r.PolicySHA256}, {"input", r.Input.SHA256},
+	}
+	if r.Outcome.Message != "" {
+		rows = append(rows, []string{"message", printable(r.Outcome.Message)})
+	}
+	for _, d := range r.Decisions {
+		rows = append(rows, []string{d.What, printable(d.Text)})
+	}
+	for _, art := range r.Artifacts {
+		rows = append(rows, []string{"artifact", printable(art.Path) + " " + sizeText(art.Size) + tail(" ", art.SHA256)})
+	}
+	return a.table(rows)
+}
+
+func channelText(c record.Channel) string {
+	s := fmt.Sprintf("%d bytes, sha256 %s", c.Bytes, c.SHA256)
+	if c.Truncated {
+		s += fmt.Sprintf(", the first %d kept", c.Kept)
+	}
+	return s
+}
+
+func (a *app) runsLogs(id, channel string) error {
+	if channel != "" && channel != "stdout" && channel != "stderr" {
+		return usagef("--channel %s is not stdout or stderr", channel)
+	}
+	db, home, err := a.openStore()
+	if err != nil {
+		return runMissing(id, err)
+	}
+	defer db.Close()
+	e, err := record.Get(a.ctx, db, id)
+	if err != nil {
+		return runMissing(id, err)
+	}
+	for _, ch := range []struct {
+		name string
+		w    io.Writer
+		kept record.Channel
+	}{{"stdout", a.out, e.Record.Stdout}, {"stderr", a.err, e.Record.Stderr}} {
+		if channel != "" && channel != ch.name || ch.kept.Bytes == 0 {
+			continue
+		}
+		r, err := record.Output(a.ctx, db, home, e.Record.Run, ch.name)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(ch.w, r)
+		if err = errors.Join(err, r.Close()); err != nil {
+			return fmt.Errorf("print %s of run %s: %w", ch.name, e.Record.Run, err)
+		}
+		if ch.kept.Truncated {
+			a.errorf("%s is cut: %d of %d bytes were kept", ch.name, ch.kept.Kept, ch.kept.Bytes)
+		}
+	}
+	return nil
+}
+
+func runMissing(id string, err error) error {
+	if errors.Is(err, record.ErrNotFound) || errors.Is(err, errNoRuns) {
+		return missingf("there is no run %s; silk runs ls lists them", printable(id))
+	}
+	return err
+}

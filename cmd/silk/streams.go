@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+
+	"github.com/silk-sandbox/silk/policy"
+	"github.com/silk-sandbox/silk/run"
+)
+
+// streams connects one run to the user: stdin, live output, the terminal.
+type streams struct {
+	io    run.IO
+	ctx   context.Context
+	lost  error // why output could not be written
+	close func()
+}
+
+// errNobodyReads is the cause of a run that was canceled because its output had nowhere to go.
+var errNobodyReads = errors.New("nobody reads the output")
+
+// streams prepares what a run is connected to. The caller calls close, which may be called twice.
+func (a *app) streams(f *runFlags, req *policy.Request) (_ *streams, err error) {
+	ctx, cancel := context.WithCancelCause(a.ctx)
+	s := &streams{ctx: ctx}
+	var undo []func()
+	closed := false
+	s.close = func() {
+		if closed {
+			return
+		}
+		closed = true
+		for i := len(undo) - 1; i >= 0; i-- {
+			undo[i]()
+		}
+	}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	undo = append(undo, func() { cancel(nil) })
+
+	if s.io.Artifacts, err = makeArtifacts(f.artifacts); err != nil {
+		return nil, err
+	}
+	switch {
+	case f.terminal && f.stdin != "" && f.stdin != "-":
+		return nil, usagef("-t needs your terminal as stdin, so --stdin %s cannot be used with it", f.stdin)
+	case f.terminal && (a.json || !isTerminal(a.in) || !isTerminal(a.out)):
+		return nil, usagef("-t needs a terminal on stdin and stdout, and prints no JSON; leave it out in scripts")
+	case f.terminal:
+		state, err := term.MakeRaw(int(a.in.Fd()))
+		if err != nil {
+			return nil, errors.Join(errors.New("prepare terminal"), err)
+		}
+		undo = append(undo, func() { _ = term.Restore(int(a.in.Fd()), state) })
+		sizes, stop := watchSize(a.in)
+		undo = append(undo, stop)
+		s.io.Stdin, s.io.Resize = a.in, sizes
+	case f.stdin != "" && f.stdin != "-":
+		path, info, err := locate(f.stdin)
+		if err != nil {
+			return nil, err
+		}
+		if info.IsDir() {
+			return nil, usagef("--stdin %s is a directory", f.stdin)
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		undo = append(undo, func() { _ = file.Close() }) // read only
+		s.io.Stdin = file
+	case req.HasStdin:
+		s.io.Stdin = a.in
+	}
+
+	// A reader that goes away ends the run, not silk: the run must still be recorded.
+	signal.Ignore(syscall.SIGPIPE)
+	write := func(w io.Writer, data []byte) {
+		if s.lost != nil {
+			return
+		}
+		if _, err := w.Write(data); err != nil {
+			s.lost = err
+			cancel(errNobodyReads)
+		}
+	}
+	switch {
+	case f.jsonl:
+		s.io.OnFrame = func(frame run.Frame) { write(a.out, outputLine(frame)) }
+	case a.json:
+	default:
+		s.io.OnFrame = func(frame run.Frame) {
+			w := a.out
+			if frame.Channel == "stderr" {
+				w = a.err
+			}
+			write(w, frame.Data)
+		}
+	}
+	return s, nil
+}
+
+// outputFrame is one piece of output on the wire.
+type outputFrame struct {
+	Type    string  `json:"type"` // "output"
+	Seq     uint64  `json:"seq"`
+	AtMs    int64   `json:"at_ms"`
+	Channel string  `json:"channel"`
+	Offset  int64   `json:"offset"`
+	Data    *string `json:"data,omitempty"`
+	B64     []byte  `json:"b64,omitempty"` // when the bytes are not valid UTF-8 on their own
+}
+
+// exitFrame is the last frame of a run.
+type exitFrame struct {
+	Type string `json:"type"` // "exit"
+	run.Outcome
+}
+
+func outputLine(f run.Frame) []byte {
+	o := outputFrame{Type: "output", Seq: f.Seq, AtMs: f.At.Milliseconds(), Channel: f.Channel, Offset: f.Offset}
+	if utf8.Valid(f.Data) {
+		text := string(f.Data)
+		o.Data = &text
+	} else {
+		o.B64 = f.Data
+	}
+	return jsonLine(o)
+}
