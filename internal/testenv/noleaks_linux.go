@@ -18,13 +18,15 @@ const (
 
 // NoLeaks fails t if, when it has ended, something exists that did not exist when NoLeaks was called: a goroutine, an
 // open descriptor, a child process or a silk-sentry, a mount of silk's or below the temporary directory, a cgroup
-// directory or temporary directory named silk-*, or a network namespace held by one of our children.
+// directory named silk-*, anything in the temporary directory, or a network namespace held by one of our children.
 //
-// Call it first, before anything registers a cleanup: it looks after the cleanups that were registered later. It waits
-// up to ten seconds for things to go away, and leaves alone what belongs to another living process, so that packages
-// can be tested side by side. Do not use it in parallel tests, which share one process.
+// Call it first, before anything registers a cleanup: it looks after the cleanups that were registered later. Until
+// then TMPDIR is a directory of the test's own. It waits up to ten seconds for things to go away, and leaves alone what
+// belongs to another living process, so that packages can be tested side by side. Do not use it in parallel tests,
+// which share one process.
 func NoLeaks(t testing.TB) {
 	t.Helper()
+	ownTempDir(t)
 	startPoller(t)
 	before, err := takeSnapshot()
 	if err != nil {
@@ -33,6 +35,25 @@ func NoLeaks(t testing.TB) {
 	t.Cleanup(func() {
 		if left := waitSettled(before, settleTime); len(left) > 0 {
 			t.Errorf("the test left %d things behind:\n%s", len(left), strings.Join(left, "\n"))
+		}
+	})
+}
+
+// ownTempDir gives the test a temporary directory that no other process uses. Its name is short, since paths of unix
+// sockets are (108 bytes, unix(7)), and testing's own directories for t go below it.
+func ownTempDir(t testing.TB) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "leak")
+	if err == nil {
+		err = os.Chmod(dir, os.ModeSticky|0o777) // as /tmp: a test may drop its privileges
+	}
+	if err != nil {
+		t.Fatalf("look for leaks before the test: %v", err)
+	}
+	t.Setenv("TMPDIR", dir)
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Errorf("remove the temporary directory of the test: %v", err)
 		}
 	})
 }

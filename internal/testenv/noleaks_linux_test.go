@@ -2,9 +2,12 @@ package testenv
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -26,7 +29,7 @@ func leaks(t *testing.T, f func()) string {
 }
 
 func TestNoLeaksFinds(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
+	ownTempDir(t)
 
 	t.Run("a goroutine", func(t *testing.T) {
 		stop, done := make(chan struct{}), make(chan struct{})
@@ -88,7 +91,7 @@ func TestNoLeaksFinds(t *testing.T) {
 		var dir string
 		got := leaks(t, func() {
 			var err error
-			if dir, err = os.MkdirTemp("", "silk-"); err != nil {
+			if dir, err = os.MkdirTemp("", "any"); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -137,18 +140,26 @@ func TestNoLeaksFinds(t *testing.T) {
 	})
 }
 
-func TestNoLeaksQuietAfterCleanTest(t *testing.T) {
+func TestNoLeaks(t *testing.T) {
 	r := &recorder{TB: t}
 	NoLeaks(r)
-	cmd := exec.CommandContext(t.Context(), "true")
-	if err := cmd.Run(); err != nil {
+	dir, err := os.MkdirTemp("", "any")
+	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range r.cleanups {
+	r.Cleanup(func() { os.RemoveAll(dir) })
+	if err := exec.CommandContext(t.Context(), "true").Run(); err != nil {
+		t.Fatal(err)
+	}
+	temp := os.Getenv("TMPDIR")
+	for _, f := range slices.Backward(r.cleanups) {
 		f()
 	}
 	if r.failed != "" {
 		t.Error(r.failed)
+	}
+	if _, err := os.Stat(temp); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s is still there: %v", temp, err)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// ourPrefix begins the name of every cgroup and temporary directory that silk makes.
+// ourPrefix begins the name of every cgroup, and of every directory outside TMPDIR, that silk makes.
 const ourPrefix = "silk-"
 
 // lasting are goroutines that the runtime and the standard library start once and keep for the life of the process.
@@ -246,7 +246,8 @@ func inUseByOthers(dir string) bool {
 }
 
 func (s snapshot) addTempDirs() error {
-	for _, parent := range []string{os.TempDir(), "/dev/shm", "/run"} {
+	own := os.TempDir()
+	for _, parent := range []string{own, "/dev/shm", "/run"} {
 		entries, err := os.ReadDir(parent)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 			continue
@@ -255,7 +256,7 @@ func (s snapshot) addTempDirs() error {
 			return fmt.Errorf("list temporary directories: %w", err)
 		}
 		for _, entry := range entries {
-			if strings.HasPrefix(entry.Name(), ourPrefix) {
+			if parent == own || strings.HasPrefix(entry.Name(), ourPrefix) {
 				path := filepath.Join(parent, entry.Name())
 				s["temporary "+path] = "temporary directory or file " + path
 			}
