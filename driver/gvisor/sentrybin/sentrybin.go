@@ -74,7 +74,8 @@ func extract(home, digest string) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return "", fmt.Errorf("unpack sandbox kernel: %w", err)
 	}
-	if err := renameio.WriteFile(path, content, 0o500, renameio.IgnoreUmask()); err != nil {
+	// Executable for all: the process that execs it is already "nobody".
+	if err := renameio.WriteFile(path, content, 0o555, renameio.IgnoreUmask()); err != nil {
 		return "", fmt.Errorf("unpack sandbox kernel: %w", err)
 	}
 	return path, check(path, info.Size())
