@@ -223,13 +223,12 @@ func (c *collector) addFile(a Artifact, name string, elements []string, content 
 		return err
 	}
 	head := c.head[:n]
-	a.MIME = mimetype.Detect(head).String()
-
 	old, known := c.before.Entries[name]
 	maySame := known && old.Type == TypeFile && old.Size == a.Size
 	if maySame && int64(n) == a.Size && isSame(hash, old) {
 		return nil
 	}
+	a.MIME = mimetype.Detect(head).String()
 	full := c.files >= c.cfg.Files
 	if !full && a.Size > c.cfg.TotalBytes-c.got.Bytes {
 		a.Omitted = fmt.Sprintf("beyond the %s that all artifacts together may have", megabytes(c.cfg.TotalBytes))

@@ -13,11 +13,6 @@ import (
 	"testing"
 )
 
-func makeFIFO(t testing.TB, path string) {
-	t.Helper()
-	must(t, syscall.Mkfifo(path, 0o644))
-}
-
 // asOrdinaryUser runs f with the file permissions of nobody when the tests run as root.
 func asOrdinaryUser(t *testing.T, f func()) {
 	t.Helper()

@@ -3,6 +3,7 @@ package workspace
 import (
 	"archive/tar"
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -202,48 +203,103 @@ func FuzzCollect(f *testing.F) {
 	f.Add(append(rawSparse("hole"), pack(f, file("a/b/c", "x"))...))
 	before := Manifest{Entries: map[string]Entry{"a": {Type: TypeFile, Size: 1}, "l": {Type: TypeLink}}}
 	f.Fuzz(func(t *testing.T, stream []byte) {
-		top := t.TempDir()
-		cfg := CollectConfig{Dir: filepath.Join(top, "out"), Files: 3, FileBytes: 1000, TotalBytes: 2000}
-		got, err := Collect(bytes.NewReader(stream), before, cfg)
-		files, kept, omitted := 0, int64(0), 0
-		for _, a := range got.Artifacts {
-			if a.Type != TypeFile {
-				continue
-			}
-			files++
-			if a.Omitted != "" {
-				omitted++
-				continue
-			}
-			kept += a.Size
-			if a.Size > cfg.FileBytes || a.SHA256 == "" {
-				t.Errorf("kept %+v", a)
-			}
-		}
-		if files > 3 || len(got.Artifacts) > 6 || kept != got.Bytes || kept > cfg.TotalBytes || omitted != got.Omitted {
-			t.Errorf("beyond the limits: %+v", got)
-		}
-		if err == nil && len(stream) < trailerBytes {
-			t.Error("a stream without an end was taken for whole")
-		}
-		entries, err := os.ReadDir(top)
-		if err != nil || len(entries) > 1 {
-			t.Errorf("beside the artifact directory: %v, %v", entries, err)
-		}
-		var copies int
-		must(t, filepath.WalkDir(cfg.Dir, func(path string, e os.DirEntry, err error) error {
-			if err == nil && !e.IsDir() {
-				copies++
-				if !e.Type().IsRegular() || strings.HasPrefix(e.Name(), ".silk-") {
-					t.Errorf("copied %s, a %v", path, e.Type())
-				}
-			}
-			return err
-		}))
-		if copies > files {
-			t.Errorf("%d copies of %d files", copies, files)
+		if err := checkHostile(t.TempDir(), stream, before); err != nil {
+			t.Error(err)
 		}
 	})
+}
+
+// hostile draws entries that a program, or a broken driver, might send.
+func hostile(t *rapid.T) {
+	name := rapid.OneOf(
+		rapid.SampledFrom([]string{"a", "l", "../x", "/x", ".", "a/../../x", "a//b", "a/b", "a/b/c", "./d", "l/x", ".git/x", "\xff", "x/"}),
+		rapid.Custom(func(t *rapid.T) string {
+			return strings.Join(rapid.SliceOfN(rapid.OneOf(genElement, rapid.Just("..")), 1, 4).Draw(t, "elements"), "/")
+		}))
+	var entries []entry
+	for range rapid.IntRange(0, 10).Draw(t, "entries") {
+		e := file(name.Draw(t, "name"), rapid.StringN(0, 600, 1500).Draw(t, "content"))
+		if strings.HasSuffix(e.Name, "/") { // only a directory's may
+			entries = append(entries, dir(strings.TrimRight(e.Name, "/")))
+			continue
+		}
+		switch rapid.IntRange(0, 5).Draw(t, "kind") {
+		case 0:
+			typ := rapid.SampledFrom([]byte{tar.TypeSymlink, tar.TypeLink, tar.TypeFifo, tar.TypeChar, tar.TypeDir}).Draw(t, "type")
+			e = special(typ, e.Name, rapid.SampledFrom([]string{"a", "/etc", ".."}).Draw(t, "target"))
+		case 1:
+			e = records(file(e.Name, ""), RecordOmitted, "x", RecordSize, rapid.SampledFrom([]string{"0", "5", "-5", "x"}).Draw(t, "size"))
+		case 2:
+			e = records(e, RecordType, rapid.SampledFrom([]string{"socket", "file"}).Draw(t, "record"))
+		}
+		entries = append(entries, e)
+	}
+	stream := packRapid(t, entries)
+	if rapid.Bool().Draw(t, "cut") {
+		stream = stream[:rapid.IntRange(0, len(stream)).Draw(t, "length")]
+	}
+	top, err := os.MkdirTemp("", "workspace-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(top)
+	before := Manifest{Entries: map[string]Entry{"a": {Type: TypeFile, Size: 1}, "l": {Type: TypeLink}}}
+	if err := checkHostile(top, stream, before); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestHostileStreams(t *testing.T) { rapid.Check(t, hostile) }
+
+func FuzzHostileStreams(f *testing.F) { f.Fuzz(rapid.MakeFuzz(hostile)) }
+
+// checkHostile collects stream into top/out, where links are planted, and says what is wrong with the result.
+func checkHostile(top string, stream []byte, before Manifest) error {
+	out, outside := filepath.Join(top, "out"), filepath.Join(top, "outside")
+	if err := errors.Join(os.Mkdir(out, 0o755), os.Mkdir(outside, 0o755), os.Symlink(outside, filepath.Join(out, "l")),
+		os.Symlink("a", filepath.Join(out, "b"))); err != nil {
+		return err
+	}
+	cfg := CollectConfig{Dir: out, Files: 3, FileBytes: 1000, TotalBytes: 2000}
+	got, err := Collect(bytes.NewReader(stream), before, cfg)
+	if err == nil && len(stream) < trailerBytes {
+		return errors.New("a stream without an end was taken for whole")
+	}
+	files, kept, omitted := 0, int64(0), 0
+	for _, a := range got.Artifacts {
+		switch {
+		case a.Type != TypeFile:
+		case a.Omitted != "":
+			files, omitted = files+1, omitted+1
+		case a.Size > cfg.FileBytes || a.SHA256 == "":
+			return fmt.Errorf("kept %+v", a)
+		default:
+			files, kept = files+1, kept+a.Size
+		}
+	}
+	if files > 3 || len(got.Artifacts) > 6 || kept != got.Bytes || kept > cfg.TotalBytes || omitted != got.Omitted {
+		return fmt.Errorf("beyond the limits: %+v", got)
+	}
+	for dir, want := range map[string]int{top: 2, outside: 0} {
+		if entries, err := os.ReadDir(dir); err != nil || len(entries) != want {
+			return fmt.Errorf("beside the artifact directory: %v, %v", entries, err)
+		}
+	}
+	copies := 0
+	err = filepath.WalkDir(out, func(path string, e os.DirEntry, err error) error {
+		if err != nil || e.IsDir() || e.Type() == os.ModeSymlink && (e.Name() == "l" || e.Name() == "b") {
+			return err
+		}
+		copies++
+		if !e.Type().IsRegular() || strings.HasPrefix(e.Name(), ".silk-") {
+			return fmt.Errorf("copied %s, a %v", path, e.Type())
+		}
+		return nil
+	})
+	if err == nil && copies != files-omitted {
+		err = fmt.Errorf("%d copies of %d files: %+v", copies, files-omitted, got)
+	}
+	return err
 }
 
 func unpackRapid(t *rapid.T, stream []byte) []entry { return unpackWith(t.Fatal, stream) }
