@@ -67,6 +67,7 @@ func Recipes() []Recipe {
 				"usr/lib/python3/dist-packages/*/tests", "usr/lib/python3/dist-packages/*/*/tests",
 				"usr/lib/python3/dist-packages/*/*/*/tests", "usr/lib/python3/dist-packages/*/*/*/*/tests",
 			},
+			Files: figures(),
 		},
 		{
 			Name:     "lab:node",
@@ -109,13 +110,23 @@ func with(list []string, more ...string) []string {
 func typescript() []File {
 	var list []File
 	for _, name := range []string{"typescript.cjs", "typescript.mjs", "typescript-hooks.mjs"} {
-		data, err := fs.ReadFile(files, "files/"+name)
-		if err != nil {
-			panic(fmt.Sprintf("embedded file: %v", err)) // it is part of the binary
-		}
-		list = append(list, File{Path: "usr/lib/silk/" + name, Data: data})
+		list = append(list, embedded("usr/lib/silk/"+name, name))
 	}
 	return list
+}
+
+// figures saves the figures that a Python program left open when it ends.
+func figures() []File {
+	return []File{embedded("usr/lib/python3/dist-packages/sitecustomize.py", "sitecustomize.py")}
+}
+
+// embedded is one of files/ under its path in an image.
+func embedded(path, name string) File {
+	data, err := fs.ReadFile(files, "files/"+name)
+	if err != nil {
+		panic(fmt.Sprintf("embedded file: %v", err)) // it is part of the binary
+	}
+	return File{Path: path, Data: data}
 }
 
 // LockFile is the name of the lock of an image in locks/.
