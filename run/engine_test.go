@@ -67,6 +67,12 @@ func decide(req policy.Request) (policy.Plan, error) {
 func newStand(t *testing.T, change func(*Config)) *stand {
 	t.Helper()
 	testenv.NoLeaks(t)
+	return newEngine(t, change)
+}
+
+// newEngine is newStand for a test that has one already, whose background work would look like a leak.
+func newEngine(t *testing.T, change func(*Config)) *stand {
+	t.Helper()
 	s := &stand{T: t, fake: &drivertest.Fake{}, home: t.TempDir()}
 	cfg := Config{Home: s.home, Decide: decide, Drivers: []driver.Driver{s.fake}, Images: oneImage{t}}
 	if change != nil {

@@ -1,0 +1,271 @@
+//go:build unix
+
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/silk-sandbox/silk/audit"
+	"github.com/silk-sandbox/silk/driver"
+	"github.com/silk-sandbox/silk/driver/drivertest"
+	"github.com/silk-sandbox/silk/internal/pty"
+	"github.com/silk-sandbox/silk/internal/testenv"
+	"github.com/silk-sandbox/silk/policy"
+	"github.com/silk-sandbox/silk/profile"
+	"github.com/silk-sandbox/silk/record"
+)
+
+// TestKilledEngineLeavesARecord kills a process in the middle of a run; the next engine completes the record, and lets
+// the run of a living engine be.
+func TestKilledEngineLeavesARecord(t *testing.T) {
+	if home := os.Getenv("SILK_RUN_TEST_HOME"); home != "" {
+		e, err := New(Config{Home: home, Decide: decide, Drivers: []driver.Driver{&drivertest.Fake{}}, Images: imageFile(os.Args[0])})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = e.Run(t.Context(), request(`print:up\n`, "sleep"), IO{OnFrame: func(Frame) { os.Stdout.WriteString("up\n") }})
+		t.Fatalf("the run ended: %v", err)
+	}
+	testenv.NoLeaks(t)
+	home := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilledEngineLeavesARecord$")
+	cmd.Env = append(os.Environ(), "SILK_RUN_TEST_HOME="+home)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(out, make([]byte, 3)); err != nil {
+		t.Fatal(err)
+	}
+
+	inHome := func(c *Config) { c.Home = home }
+	unfinished := func(s *stand) []record.Entry {
+		s.engine.background.Wait() // the engine has looked for lost runs
+		list, err := record.List(t.Context(), s.db(), record.Filter{Outcome: "running"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	alive := newEngine(t, inHome)
+	running := unfinished(alive)
+	if len(running) != 1 {
+		t.Fatalf("%d runs are unfinished while the other engine lives, want 1", len(running))
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err == nil {
+		t.Error("the killed engine ended well")
+	}
+
+	s := newEngine(t, inHome)
+	if left := unfinished(s); len(left) != 0 {
+		t.Errorf("%d runs are still unfinished", len(left))
+	}
+	lost := Outcome{Kind: Error, Run: running[0].Record.Run}
+	entry := s.checkRecorded(lost, "started host_recovered error")
+	if entry.Record.Outcome.Reason != string(ReasonHost) || entry.Plan == nil {
+		t.Errorf("record %+v", entry.Record)
+	}
+	files, err := os.ReadDir(filepath.Join(home, enginesDir))
+	if err != nil || len(files) != 2 {
+		t.Errorf("%d engine files, %v; want those of the two that live", len(files), err)
+	}
+}
+
+func TestManyRunsAndEnginesAtOnce(t *testing.T) {
+	first := newStand(t, nil)
+	second := newEngine(t, func(c *Config) { c.Home = first.home })
+	var wg sync.WaitGroup
+	for i := range 10 {
+		for _, s := range []*stand{first, second} {
+			wg.Go(func() {
+				out, err := s.engine.Run(t.Context(), request(fmt.Sprintf("print:%d", i)), IO{})
+				if err != nil || out.Kind != OK || *out.Stdout.Text != fmt.Sprint(i) {
+					t.Errorf("run %d: %+v, %v", i, out, err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	if head, err := audit.Verify(t.Context(), first.db()); err != nil || head.Seq != 40 {
+		t.Errorf("audit %+v, %v", head, err)
+	}
+}
+
+func TestTerminal(t *testing.T) {
+	s := newStand(t, nil)
+	req := request(`print:up\n`, "resized", "cat")
+	req.Terminal = true
+	sizes := make(chan Size, 1)
+	sizes <- Size{80, 24}
+	stdin, keys := io.Pipe()
+	var shown strings.Builder
+	out := s.run(req, IO{Stdin: stdin, Resize: sizes, OnFrame: func(f Frame) {
+		shown.Write(f.Data)
+		switch {
+		case strings.HasSuffix(shown.String(), "up\r\n"):
+			sizes <- Size{132, 43}
+			go func() {
+				io.WriteString(keys, "typed\n")
+				keys.Close() // is ^D for the program
+			}()
+		}
+	}})
+	if got := shown.String(); out.Kind != OK || strings.Count(got, "typed\r\n") != 2 { // the echo and cat's output
+		t.Errorf("%s, the terminal shows %q", out.Kind, got)
+	}
+	if *out.Stdout.Text != shown.String() || out.Stderr.Bytes != 0 {
+		t.Errorf("kept %q", *out.Stdout.Text)
+	}
+}
+
+func TestTerminalThatIsCanceled(t *testing.T) {
+	s := newStand(t, nil)
+	req := request(`print:up\n`, "sleep")
+	req.Terminal = true
+	main, replica, err := pty.Open() // the user's: somebody who types nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer main.Close()
+	defer replica.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	out, err := s.engine.Run(ctx, req, IO{Stdin: replica, OnFrame: func(Frame) { cancel() }})
+	if err != nil || out.Kind != Canceled {
+		t.Errorf("outcome %+v, %v", out, err)
+	}
+}
+
+func TestMounts(t *testing.T) {
+	owned := t.TempDir()
+	inside, outside := filepath.Join(owned, "data"), t.TempDir()
+	link := filepath.Join(owned, "link")
+	if err := errors.Join(os.Mkdir(inside, 0o700), os.Symlink(outside, link)); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name   string
+		source string
+		want   Kind
+	}{
+		{"in a store", inside, OK},
+		{"a link that leads out of the store", link, Denied},
+		{"not there", filepath.Join(owned, "absent"), Denied},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var packed *os.File
+			s := newStand(t, func(c *Config) {
+				c.Stores = []string{owned}
+				c.Decide = func(req policy.Request) (policy.Plan, error) {
+					return policy.Decide(req, profile.Profile{Name: "test", Image: "test", Network: "deny", Limits: profile.Defaults}, policy.Grants{Stores: []string{owned}})
+				}
+				c.Snapshot = func(_ context.Context, path string) (*os.File, error) {
+					if path != inside {
+						t.Errorf("snapshot of %s", path)
+					}
+					var err error
+					packed, err = os.Open(path)
+					return packed, err
+				}
+			})
+			var mounts []driver.Mount
+			s.fake.Started = func(spec driver.Spec) { mounts = spec.Mounts }
+			req := request("exit:0")
+			req.Mounts = []policy.Mount{{Source: test.source, Target: "/workspace/data"}}
+			out := s.run(req, IO{})
+			if out.Kind != test.want || (out.Kind == Denied && out.Rule != policy.RuleMount) {
+				t.Fatalf("outcome %+v", out)
+			}
+			if out.Kind == OK && (len(mounts) != 1 || mounts[0].Target != "/workspace/data" || mounts[0].Image != packed) {
+				t.Errorf("mounts %+v", mounts)
+			}
+			if packed != nil {
+				if _, err := packed.Stat(); !errors.Is(err, os.ErrClosed) {
+					t.Errorf("the snapshot is still open: %v", err)
+				}
+			}
+		})
+	}
+}
+
+// TestMemoryIsBoundedWhileOutputFlows: 100 MB of output need less than 16 MiB of memory beyond what was there before;
+// silk as a whole has 64 MB.
+func TestMemoryIsBoundedWhileOutputFlows(t *testing.T) {
+	s := newStand(t, nil)
+	var before, now runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	var highest uint64
+	next := int64(0)
+	out := s.run(request("flood:100000000"), IO{OmitText: true, OnFrame: func(f Frame) {
+		if f.Offset >= next { // reading the statistics stops the world
+			next += 5_000_000
+			runtime.ReadMemStats(&now)
+			highest = max(highest, now.HeapInuse)
+		}
+	}})
+	if out.Stdout.Bytes != 100_000_000 {
+		t.Errorf("%d bytes arrived", out.Stdout.Bytes)
+	}
+	if grown := int64(highest) - int64(before.HeapInuse); grown > 16<<20 {
+		t.Errorf("the heap grew by %d MiB", grown>>20)
+	}
+}
+
+func BenchmarkRun(b *testing.B) {
+	image := filepath.Join(b.TempDir(), "image")
+	if err := os.WriteFile(image, nil, 0o600); err != nil {
+		b.Fatal(err)
+	}
+	e, err := New(Config{Home: b.TempDir(), Decide: decide, Drivers: []driver.Driver{&drivertest.Fake{}}, Images: imageFile(image)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer e.Close()
+	for b.Loop() {
+		if out, err := e.Run(b.Context(), request("print:hello"), IO{}); err != nil || out.Kind != OK {
+			b.Fatal(out, err)
+		}
+	}
+}
+
+// BenchmarkOutput measures the way from a pipe to the keeper.
+func BenchmarkOutput(b *testing.B) {
+	image := filepath.Join(b.TempDir(), "image")
+	if err := os.WriteFile(image, nil, 0o600); err != nil {
+		b.Fatal(err)
+	}
+	e, err := New(Config{Home: b.TempDir(), Decide: decide, Drivers: []driver.Driver{&drivertest.Fake{}}, Images: imageFile(image)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer e.Close()
+	b.SetBytes(100_000_000)
+	for b.Loop() {
+		if out, err := e.Run(b.Context(), request("flood:100000000"), IO{OmitText: true}); err != nil || out.Stdout.Bytes != 100_000_000 {
+			b.Fatal(out, err)
+		}
+	}
+}
+
+type imageFile string
+
+func (f imageFile) Open(context.Context, string) (Image, error) {
+	root, err := os.Open(string(f))
+	return Image{Digest: testDigest, Root: root}, err
+}
