@@ -2,9 +2,11 @@ package sentry
 
 import (
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
+	"gvisor.dev/gvisor/pkg/errors/linuxerr"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
 )
 
@@ -17,6 +19,17 @@ const (
 	hideFile              // ENOENT: a runtime probes it at its start and goes on without
 	killFile              // a violation
 )
+
+// errno is what a program sees of a refusal.
+func (v fileVerdict) errno() error {
+	switch v {
+	case allowFile:
+		return nil
+	case hideFile:
+		return linuxerr.ENOENT
+	}
+	return linuxerr.EACCES
+}
 
 // forbidden are names that no program has an ordinary reason to open; a name covers everything below it. Files that
 // the images do not even have stand here too: the attempt is what counts.
@@ -44,11 +57,23 @@ var sysRules = []struct {
 	{"/sys/bus/pci", hideFile, "Chromium looks for a GPU"},
 }
 
-// sandboxDevices are the device files that a sandbox has of its own. Any other name below /dev is a host device.
-var sandboxDevices = map[string]bool{
-	"null": true, "zero": true, "full": true, "random": true, "urandom": true, "tty": true, "console": true,
-	"shm": true, "pts": true, "ptmx": true, "fd": true, "stdin": true, "stdout": true, "stderr": true,
-	"log": true, // syslog(3)'s socket, which is never there
+// hostDevices are patterns (path.Match) of the first name below /dev for devices that belong to a host and never to a
+// sandbox.
+var hostDevices = []string{
+	"mem", "kmem", "port", "kmsg", "oldmem", "kvm", "vhost*", "vsock", "fuse", "cuse", "cpu", "mcelog", "crash",
+	"sd[a-z]*", "hd[a-z]", "hd[a-z][0-9]*", "vd[a-z]*", "xvd[a-z]*", "nvme[0-9]*", "mmcblk[0-9]*", "nbd[0-9]*", "ram[0-9]*", "zram[0-9]*",
+	"loop[0-9]*", "loop-control", "dm-[0-9]*", "mapper", "disk", "md[0-9]*", "sr[0-9]*", "sg[0-9]*", "raw*", "cdrom", "dvd", "btrfs-control",
+	"nvidia*", "dri", "snd", "input", "uinput", "uhid", "hidraw*", "bus", "usb*", "video*", "fb[0-9]*", "i2c-*", "gpio*", "spidev*", "tpm*",
+	"watchdog*", "rtc*", "hpet", "nvram", "vcs*", "vcsa*", "ttyS*", "tty[0-9]*", "userfaultfd", "autofs", "rfkill", "ppp", "vfio", "iommu",
+	"sgx*", "sev*", "tdx*", "initctl", "binder*", "ashmem",
+}
+
+func hostDevice(name string) bool {
+	first, _, _ := strings.Cut(name, "/")
+	return name == "net/tun" || slices.ContainsFunc(hostDevices, func(pattern string) bool {
+		ok, err := path.Match(pattern, first)
+		return ok || err != nil // a bad pattern denies
+	})
 }
 
 // judge decides on the resolved name of a file. The empty name, which nobody could resolve, is allowed: the kernel's
@@ -66,8 +91,7 @@ func (g *guard) judge(t *kernel.Task, name string) fileVerdict {
 	case strings.HasPrefix(name, "/sys/"):
 		return judgeSys(name)
 	case strings.HasPrefix(name, "/dev/"):
-		first, _, _ := strings.Cut(name[len("/dev/"):], "/")
-		if !sandboxDevices[first] {
+		if hostDevice(name[len("/dev/"):]) {
 			return killFile
 		}
 	case strings.HasPrefix(name, "/proc/"):
@@ -107,13 +131,6 @@ func judgeProc(t *kernel.Task, name string) fileVerdict {
 // covers says whether name is dir or lies below it.
 func covers(dir, name string) bool {
 	return name == dir || strings.HasPrefix(name, dir) && name[len(dir)] == '/'
-}
-
-// splitLast splits off the last name of a path: "a/b/" is "a/" and "b". The directory keeps its slash.
-func splitLast(name string) (dir, base string) {
-	trimmed := strings.TrimRight(name, "/")
-	i := strings.LastIndexByte(trimmed, '/')
-	return trimmed[:i+1], trimmed[i+1:]
 }
 
 // cleanJoin appends the names that do not exist to the directory that does. ".." in them cannot lead anywhere: it

@@ -1,6 +1,8 @@
 package sentry
 
 import (
+	"errors"
+
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/errors/linuxerr"
@@ -32,6 +34,9 @@ func (g *guard) fileRules() map[uintptr]rule {
 	}
 }
 
+// maxWalks bounds how often an open starts again because a name became a link under it.
+const maxWalks = 100
+
 func (g *guard) open(c *call, dirfd int32, addr hostarch.Addr, flags uint32, mode uint) (uintptr, *kernel.SyscallControl, error) {
 	t := c.task
 	name, err := t.CopyInString(addr, linux.PATH_MAX)
@@ -41,67 +46,66 @@ func (g *guard) open(c *call, dirfd int32, addr hostarch.Addr, flags uint32, mod
 	if name == "" {
 		return 0, nil, linuxerr.ENOENT
 	}
-	p, release, err := pathOperation(t, dirfd, name)
+	root, start, err := startOf(t, dirfd, name)
 	if err != nil {
 		return 0, nil, err
 	}
-	defer release()
-	p.FollowFinalSymlink = flags&linux.O_NOFOLLOW == 0
-	file, err := t.Kernel().VFS().OpenAt(t, t.Credentials(), p, &vfs.OpenOptions{
+	defer root.DecRef(t)
+	defer start.DecRef(t)
+	follow := flags&linux.O_NOFOLLOW == 0 && flags&(linux.O_CREAT|linux.O_EXCL) != linux.O_CREAT|linux.O_EXCL
+	for range maxWalks {
+		start.IncRef()
+		fd, verdict, where, err := g.openOnce(t, root, start, name, follow, flags, mode)
+		switch {
+		case verdict == killFile:
+			return g.violate(c, ruleFile, where)
+		case errors.Is(err, errBecameLink):
+			continue
+		case err != nil && linuxerr.Equals(linuxerr.ENOSPC, err):
+			g.full(where)
+		}
+		return uintptr(fd), nil, err
+	}
+	return 0, nil, linuxerr.ELOOP
+}
+
+var errBecameLink = errors.New("a name has become a symbolic link")
+
+// openOnce walks, judges, opens, and judges what it has opened; only then is there a descriptor.
+func (g *guard) openOnce(t *kernel.Task, root, start vfs.VirtualDentry, name string, follow bool, flags uint32, mode uint) (fd int32, v fileVerdict, where string, err error) {
+	w, d, err := g.walk(t, root, start, name, follow)
+	defer w.release()
+	where = d.path
+	if v := g.judge(t, where); v != allowFile && !d.magic {
+		return 0, v, where, v.errno()
+	}
+	if err != nil {
+		return 0, allowFile, where, err
+	}
+	file, err := t.Kernel().VFS().OpenAt(t, t.Credentials(), &vfs.PathOperation{Root: root, Start: d.dir, Path: fspath.Parse(d.name), FollowFinalSymlink: d.magic}, &vfs.OpenOptions{
 		Flags: flags | linux.O_LARGEFILE,
 		Mode:  linux.FileMode(mode & (0o777 | linux.S_ISUID | linux.S_ISGID | linux.S_ISVTX) &^ t.FSContext().Umask()),
 	})
 	if err != nil {
-		switch where := g.resolveAbsent(t, *p, name); g.judge(t, where) {
-		case killFile:
-			return g.violate(c, ruleFile, where)
-		case hideFile:
-			return 0, nil, linuxerr.ENOENT
+		if follow && linuxerr.Equals(linuxerr.ELOOP, err) {
+			return 0, allowFile, where, errBecameLink
 		}
-		if linuxerr.Equals(linuxerr.ENOSPC, err) {
-			g.full(g.resolveAbsent(t, *p, name))
-		}
-		return 0, nil, err
+		return 0, allowFile, where, err
 	}
 	defer file.DecRef(t)
-	where, err := g.nameOf(t, file.VirtualDentry())
-	if err != nil {
-		return 0, nil, err
+	if where, err = g.nameOf(t, file.VirtualDentry()); err != nil {
+		return 0, allowFile, where, err
 	}
-	switch g.judge(t, where) {
-	case killFile:
-		return g.violate(c, ruleFile, where)
-	case hideFile:
-		return 0, nil, linuxerr.ENOENT
+	switch v := g.judge(t, where); v {
+	case allowFile:
 	case denyFile:
 		g.filesRefused.Add(1)
-		return 0, nil, linuxerr.EACCES
+		fallthrough
+	default:
+		return 0, v, where, v.errno()
 	}
-	fd, err := t.NewFDFrom(0, file, kernel.FDFlags{CloseOnExec: flags&linux.O_CLOEXEC != 0})
-	return uintptr(fd), nil, err
-}
-
-// pathOperation resolves name as openat(2) does. release must be called when p is no longer used.
-func pathOperation(t *kernel.Task, dirfd int32, name string) (p *vfs.PathOperation, release func(), err error) {
-	path := fspath.Parse(name)
-	root := t.FSContext().RootDirectory()
-	if path.Absolute {
-		return &vfs.PathOperation{Root: root, Start: root, Path: path}, func() { root.DecRef(t) }, nil
-	}
-	var start vfs.VirtualDentry
-	if dirfd == linux.AT_FDCWD {
-		start = t.FSContext().WorkingDirectory()
-	} else {
-		dir := t.GetFile(dirfd)
-		if dir == nil {
-			root.DecRef(t)
-			return nil, nil, linuxerr.EBADF
-		}
-		start = dir.VirtualDentry()
-		start.IncRef()
-		dir.DecRef(t)
-	}
-	return &vfs.PathOperation{Root: root, Start: start, Path: path}, func() { start.DecRef(t); root.DecRef(t) }, nil
+	fd, err = t.NewFDFrom(0, file, kernel.FDFlags{CloseOnExec: flags&linux.O_CLOEXEC != 0})
+	return fd, allowFile, where, err
 }
 
 // nameOf is the absolute path of an object in the sandbox's own mount namespace, however it was reached.
@@ -109,47 +113,4 @@ func (g *guard) nameOf(t *kernel.Task, vd vfs.VirtualDentry) (string, error) {
 	root := g.box.ws.mounts.Root(t)
 	defer root.DecRef(t)
 	return t.Kernel().VFS().PathnameWithDeleted(t, root, vd)
-}
-
-// maxLinks is how many symbolic links resolveAbsent follows by hand; path_resolution(7).
-const maxLinks = 40
-
-// resolveAbsent names what an open that failed was about: the deepest part of the path that exists, resolved, and the
-// remaining names. It follows dangling links, so that a link to a forbidden file that the image does not have is still
-// an attempt to open it. It returns "" if it cannot tell.
-func (g *guard) resolveAbsent(t *kernel.Task, p vfs.PathOperation, name string) string {
-	rest := ""
-	for links := 0; ; {
-		p.Path, p.FollowFinalSymlink = fspath.Parse(name), true
-		if vd, err := t.Kernel().VFS().GetDentryAt(t, t.Credentials(), &p, &vfs.GetDentryOptions{}); err == nil {
-			where, err := g.nameOf(t, vd)
-			vd.DecRef(t)
-			if err != nil {
-				return ""
-			}
-			return cleanJoin(where, rest)
-		}
-		p.FollowFinalSymlink = false
-		if target, err := t.Kernel().VFS().ReadlinkAt(t, t.Credentials(), &p); err == nil {
-			if links++; links > maxLinks {
-				return ""
-			}
-			if dir, _ := splitLast(name); target != "" && target[0] != '/' {
-				target = dir + target
-			}
-			name = target
-			continue
-		}
-		dir, base := splitLast(name)
-		if base == "" && dir == name { // nothing left to take away
-			return ""
-		}
-		rest = base + "/" + rest
-		if name = dir; name == "" {
-			name = "."
-		}
-		if name == "." && base == "" {
-			return ""
-		}
-	}
 }
