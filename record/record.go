@@ -11,6 +11,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/gowebpki/jcs"
 )
@@ -139,9 +140,18 @@ func Hash(v any) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
+// maxExact is the largest number that canonical JSON, whose numbers are float64, holds exactly: RFC 8785, section 3.2.2.3.
+// A program can make a sparse file that is larger; its size then reads as this one.
+const maxExact = 1<<53 - 1
+
 // encode is the stored form of r: canonical JSON, in which empty lists are [] and not null.
 func (r Record) encode() (string, error) {
 	r.Schema = Schema
+	r.Artifacts = slices.Clone(r.Artifacts)
+	for i := range r.Artifacts {
+		bound(&r.Artifacts[i].Size)
+	}
+	bound(&r.Policy.TimeoutMs, &r.Policy.MemoryBytes, &r.Policy.MilliCPUs, &r.Policy.WorkspaceBytes, &r.Policy.TmpBytes, &r.Policy.ShmBytes, &r.Policy.OutputBytes)
 	if r.Policy.Hosts == nil {
 		r.Policy.Hosts = []string{}
 	}
@@ -165,4 +175,10 @@ func (r Record) encode() (string, error) {
 		return "", fmt.Errorf("encode record of run %s: %w", r.Run, err)
 	}
 	return string(text), nil
+}
+
+func bound(numbers ...*int64) {
+	for _, n := range numbers {
+		*n = min(*n, maxExact)
+	}
 }

@@ -27,6 +27,7 @@ func (l *life) begin(ctx context.Context) error {
 	if err != nil {
 		return host(err)
 	}
+	entry.Record.Tools = nil // hundreds of them, which the finished record has
 	started, err := audit.New(l.id, audit.SandboxStarted, time.Now(), map[string]any{
 		"intentId": l.id, "profile": l.plan.Profile, "memoryMb": l.plan.Limits.MemoryBytes >> 20, "networkMode": l.plan.Network,
 		"driver": l.driver.Name(), "image": l.image.Digest,
