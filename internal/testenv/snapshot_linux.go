@@ -92,7 +92,15 @@ func readProcess(pid int) (process, error) {
 	if err != nil {
 		return process{}, err
 	}
-	return parseStat(pid, string(text))
+	p, err := parseStat(pid, string(text))
+	if err != nil {
+		return process{}, err
+	}
+	// A program that was started through a descriptor is named after that in stat; the file it came from says more.
+	if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil {
+		p.name = strings.TrimSuffix(filepath.Base(exe), " (deleted)")
+	}
+	return p, nil
 }
 
 func parseStat(pid int, text string) (process, error) {
