@@ -65,17 +65,18 @@ func compile(ctx context.Context, t *image.Tree, config Config) error {
 	if !ok || config.Compile == nil {
 		return nil
 	}
-	root, err := os.CreateTemp(config.SpoolDir, ".silk-root-*")
+	file, err := os.CreateTemp(config.SpoolDir, ".silk-root-*")
 	if err != nil {
 		return err
 	}
-	defer root.Close()
-	if err := os.Remove(root.Name()); err != nil {
-		return err
+	root, err := os.Open(file.Name()) // a sandbox takes an image only from a descriptor that cannot write to it
+	if err = errors.Join(err, os.Remove(file.Name())); err != nil {
+		return errors.Join(err, file.Close())
 	}
+	defer root.Close()
 	config.Progress(0, -1, "compiling Python files")
-	buffered := bufio.NewWriterSize(root, 1<<20)
-	if err := errors.Join(t.WriteEROFS(buffered), buffered.Flush()); err != nil {
+	buffered := bufio.NewWriterSize(file, 1<<20)
+	if err := errors.Join(t.WriteEROFS(buffered), buffered.Flush(), file.Close()); err != nil {
 		return err
 	}
 	var added int
@@ -101,7 +102,7 @@ func addCompiled(t *image.Tree, workspace io.Reader) (added int, err error) {
 		}
 		dir, base := path.Split(name)
 		module, rest, _ := strings.Cut(base, ".cpython-")
-		switch source, ok := t.Lookup(dir + module + ".py"); {
+		switch source, ok := t.Stat(dir + module + ".py"); { // Stat: Debian has sources that are links
 		case h.Typeflag != tar.TypeReg || !fs.ValidPath(name) || !strings.HasSuffix(rest, ".pyc") || h.Size > maxPycBytes:
 			return &image.RefusedError{Entry: h.Name, Err: errors.New("is no compiled Python file")}
 		case !ok || !source.Mode.IsRegular():
