@@ -97,8 +97,10 @@ func (l *life) resize(sandbox driver.Resizer, gone <-chan struct{}) {
 // drain reads the final workspace. It takes the stream to its end whatever is in it, and keeps its own error: a hostile
 // stream must not look like a broken sandbox.
 func (l *life) drain(r io.Reader) error {
-	close(l.draining)
-	l.trace("workspace arrives")
+	r = &firstByte{r: r, then: func() {
+		close(l.draining)
+		l.trace("workspace arrives")
+	}}
 	saw := func() bool { return false }
 	if l.plan.Compile {
 		r, saw = sawFile(r, policy.CompileFailed)
@@ -107,6 +109,21 @@ func (l *life) drain(r io.Reader) error {
 	_, err := io.Copy(io.Discard, r)
 	l.compileFailed = saw()
 	return err
+}
+
+// firstByte calls then when the first byte has been read. A driver may call Drain long before there is one.
+type firstByte struct {
+	r    io.Reader
+	then func()
+}
+
+func (f *firstByte) Read(p []byte) (int, error) {
+	n, err := f.r.Read(p)
+	if n > 0 && f.then != nil {
+		f.then()
+		f.then = nil
+	}
+	return n, err
 }
 
 // judgeWorkspace puts the artifacts into the outcome.
