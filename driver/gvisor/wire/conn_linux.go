@@ -13,6 +13,10 @@ import (
 // limit is 253 (SCM_MAX_FD, include/net/scm.h).
 const maxFDs = 64
 
+// packetBytes is the largest message that goes as a packet: a socket's buffer, 208 KiB by default (net.core.wmem_default),
+// must hold it with the kernel's own overhead. A larger one goes as a file beside an empty object.
+const packetBytes = 64 << 10
+
 // Send writes v as one packet with fds beside it. It blocks while the peer's queue is full.
 func Send(fd int, v any, fds ...int) error {
 	b, err := json.Marshal(v)
@@ -21,6 +25,14 @@ func Send(fd int, v any, fds ...int) error {
 	}
 	if len(b) > MaxMessageBytes {
 		return fmt.Errorf("message of %d bytes is larger than %d", len(b), MaxMessageBytes)
+	}
+	if len(b) > packetBytes {
+		file, err := asFile(b)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(file)
+		b, fds = []byte(inFile), append(fds[:len(fds):len(fds)], file)
 	}
 	var rights []byte
 	if len(fds) > 0 {
@@ -32,6 +44,39 @@ func Send(fd int, v any, fds ...int) error {
 			return err
 		}
 	}
+}
+
+// inFile stands for a message whose bytes are in the last descriptor beside it. No message looks like it: none is null.
+const inFile = "null"
+
+func asFile(b []byte) (int, error) {
+	fd, err := unix.MemfdCreate("silk-message", unix.MFD_CLOEXEC)
+	if err != nil {
+		return -1, fmt.Errorf("put message into a file: %w", err)
+	}
+	for done := 0; done < len(b); {
+		n, err := unix.Write(fd, b[done:])
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			_ = unix.Close(fd)
+			return -1, fmt.Errorf("put message into a file: %w", err)
+		}
+		done += max(n, 0)
+	}
+	return fd, nil
+}
+
+// fromFile reads what asFile wrote.
+func fromFile(fd int) ([]byte, error) {
+	defer unix.Close(fd)
+	b := make([]byte, MaxMessageBytes+1)
+	n, err := unix.Pread(fd, b, 0)
+	if err != nil {
+		return nil, fmt.Errorf("read message from a file: %w", err)
+	}
+	if n > MaxMessageBytes {
+		return nil, fmt.Errorf("message is larger than %d bytes", MaxMessageBytes)
+	}
+	return b[:n], nil
 }
 
 // Write is [Send] without descriptors, by write(2): a confined sentry's seccomp filter has no sendmsg with our flags.
@@ -51,7 +96,7 @@ func Write(fd int, v any) error {
 // Receive reads one packet into v and returns the descriptors beside it, close-on-exec; the caller closes them. It
 // returns [io.EOF] when the peer has closed its end.
 func Receive(fd int, v any) (fds []int, err error) {
-	b := make([]byte, MaxMessageBytes)
+	b := make([]byte, packetBytes)
 	oob := make([]byte, unix.CmsgSpace(4*maxFDs))
 	var n, oobn, flags int
 	for {
@@ -81,7 +126,15 @@ func Receive(fd int, v any) (fds []int, err error) {
 	if flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
 		return fds, errors.New("message was cut: more bytes or descriptors than agreed")
 	}
-	if err := json.Unmarshal(b[:n], v); err != nil {
+	b = b[:n]
+	if string(b) == inFile && len(fds) > 0 {
+		var file int
+		file, fds = fds[len(fds)-1], fds[:len(fds)-1]
+		if b, err = fromFile(file); err != nil {
+			return fds, err
+		}
+	}
+	if err := json.Unmarshal(b, v); err != nil {
 		return fds, fmt.Errorf("decode message: %w", err)
 	}
 	return fds, nil

@@ -17,9 +17,9 @@ import "github.com/silk-sandbox/silk/driver"
 // Version is checked in hello: an engine talks only to a sentry of its own build.
 const Version = 1
 
-// MaxMessageBytes bounds one packet: a command line and an environment of 128 KiB each (the limit of execve(2),
-// MAX_ARG_STRLEN times what is reasonable) fit, whatever the escaping.
-const MaxMessageBytes = 1 << 20
+// MaxMessageBytes bounds one message. execve(2) lets arguments and environment have 2 MiB together (a quarter of an 8 MiB
+// stack); JSON at worst makes six bytes of one.
+const MaxMessageBytes = 12<<20 + 64<<10
 
 // Request is the one run of a sentry. The descriptors beside it are, in this order: image; stdin, stdout, stderr or,
 // with Terminal, the replica three times; if Fill, the read end of the tar to fill /workspace with; if Drain, the write
