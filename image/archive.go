@@ -40,6 +40,8 @@ func decompress(r io.Reader) (io.Reader, error) {
 			return nil, err
 		}
 		return unpacked, nil
+	case bytes.Equal(magic, []byte{0xfd, '7', 'z', 'X'}), bytes.HasPrefix(magic, []byte("BZh")):
+		return nil, fmt.Errorf("compressed with xz or bzip2, unpack it first (gzip and zstd are read as they are): %w", errors.ErrUnsupported)
 	}
 	return buffered, nil
 }

@@ -2,6 +2,8 @@ package image
 
 import (
 	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -58,5 +60,24 @@ func TestFullSpool(t *testing.T) {
 	raw := encode(t, tree)
 	if !strings.Contains(string(raw), "fits into") {
 		t.Error("the small file is not in the image")
+	}
+}
+
+func TestOthersMayReadWhatAUmaskWouldHide(t *testing.T) {
+	old := syscall.Umask(0o077)
+	defer syscall.Umask(old)
+	store := openStore(t, Config{Home: filepath.Join(t.TempDir(), "above", "images")})
+	img := putText(t, store, "x", "tag")
+	for path, want := range map[string]fs.FileMode{
+		string(store.home):               0o755,
+		store.home.dir("blobs"):          0o755,
+		store.home.blob(img.Digest):      0o444,
+		store.home.meta(img.Digest):      0o644,
+		store.home.tag("tag"):            0o644,
+		filepath.Dir(string(store.home)): 0o700,
+	} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: mode %v, want %v, %v", path, info.Mode(), want, err)
+		}
 	}
 }

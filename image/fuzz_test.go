@@ -1,6 +1,7 @@
 package image
 
 import (
+	"archive/tar"
 	"bytes"
 	"io"
 	"io/fs"
@@ -42,6 +43,45 @@ func FuzzImportTar(f *testing.F) {
 			if err := tree.Close(); err != nil {
 				t.Error(err)
 			}
+		}
+	})
+}
+
+// FuzzLayers builds layers from text (see header; "--" begins a new layer), so that every input is a valid archive and
+// the search is for combinations of entries instead of for checksums.
+func FuzzLayers(f *testing.F) {
+	f.Add("a=1\nb => a\nd/x=1\n--\na=2\nd/.wh..wh..opq\nd/y=2\n.wh.b")
+	f.Add("bin -> usr/bin\nbin/sh=x\n--\nbin/.wh.sh\nbin/\nbin/x => usr/bin\n--\nusr=f")
+	f.Add("l -> ../l/l\nl/x=1\nm -> .\nm/m/m/n=1\n--\n.wh.m\nm/\nm/.wh.m")
+	f.Fuzz(func(t *testing.T, script string) {
+		imp, err := newImporter(ImportConfig{Tree: TreeConfig{SpoolDir: os.TempDir(), MaxBytes: 1 << 20, MaxEntries: 100}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for part := range strings.SplitSeq(script, "\n--\n") {
+			var out bytes.Buffer
+			w := tar.NewWriter(&out)
+			for line := range strings.SplitSeq(part, "\n") {
+				h, content := header(line)
+				if w.WriteHeader(h) == nil {
+					_, _ = io.WriteString(w, content)
+				}
+			}
+			if w.Close() != nil {
+				continue
+			}
+			l := layer{importer: imp, dropSetuid: true, whiteouts: true}
+			if err = l.apply(t.Context(), &out); err != nil {
+				break
+			}
+		}
+		tree, _, err := imp.finish(err)
+		if err != nil {
+			return
+		}
+		checkTree(t, tree)
+		if err := tree.Close(); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -233,6 +233,7 @@ func TestImportRefuses(t *testing.T) {
 		{"empty file", nil, "", ErrTruncated},
 		{"cut compressed stream", truncate(gz.Bytes(), gz.Len()-20), "", io.ErrUnexpectedEOF},
 		{"wrong checksum at the end", badSum, "", gzip.ErrChecksum},
+		{"xz", append([]byte("\xfd7zXZ\x00"), good...), "", errors.ErrUnsupported},
 		{"no archive", []byte(strings.Repeat("no archive ", 100)), "", tar.ErrHeader},
 		{"damaged header", func() []byte { d := bytes.Clone(good); d[1024+3]++; return d }(), "", tar.ErrHeader},
 	} {

@@ -15,6 +15,7 @@ import (
 const (
 	whiteout       = ".wh."
 	opaqueWhiteout = ".wh..wh..opq"
+	aufsOwn        = "/.wh..wh." // what the file system of the first layers kept for itself
 )
 
 // layer applies one tar archive to the tree of an import.
@@ -53,7 +54,11 @@ func (l *layer) apply(ctx context.Context, r io.Reader) error {
 			return truncated(last, err)
 		}
 		last = header.Name
-		if err := l.entry(header, archive); err != nil {
+		err = l.entry(header, archive)
+		if err == nil {
+			_, err = io.Copy(io.Discard, archive) // of an entry that was left out
+		}
+		if err != nil {
 			return truncated(last, err)
 		}
 	}
@@ -67,6 +72,8 @@ func truncated(entry string, err error) error {
 		return err
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return &RefusedError{entry, ErrTruncated}
+	case errors.Is(err, tar.ErrHeader) && entry == "":
+		return fmt.Errorf("it is no tar archive, plain or compressed with gzip or zstd: %w", err)
 	}
 	return fmt.Errorf("at entry %q: %w", entry, err)
 }
@@ -81,6 +88,9 @@ func (l *layer) entry(header *tar.Header, content io.Reader) error {
 	}
 	if l.whiteouts && strings.HasPrefix(path.Base(name), whiteout) {
 		return refusal(header.Name, l.white(name))
+	}
+	if l.whiteouts && strings.Contains(name, aufsOwn) {
+		return nil
 	}
 	if err := l.add(name, header, content); err != nil {
 		return refusal(header.Name, err)

@@ -135,6 +135,7 @@ func TestLayers(t *testing.T) {
 		{"opaque mark last", [][]string{{"o/old=1", "o/sub/old=1"}, {"o/new=2", "o/sub/", "o/sub/new=2", "o/.wh..wh..opq"}}, []string{
 			`drwxr-xr-x /o`, `-rw-r--r-- /o/new = "2"`, `drwxr-xr-x /o/sub`, `-rw-r--r-- /o/sub/new = "2"`,
 		}},
+		{"what aufs kept for itself", [][]string{{"a=1", ".wh..wh.plnk/1.2=x", ".wh..wh.aufs="}}, []string{`-rw-r--r-- /a = "1"`}},
 		{"hard links keep the old content", [][]string{{"a=old", "b => a"}, {"a=new"}}, []string{
 			`-rw-r--r-- /a = "new"`, `-rw-r--r-- /b = "old"`,
 		}},
@@ -171,6 +172,33 @@ func TestLayers(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestOldDockerArchive reads what docker wrote before version 25: a directory for each layer, and a symbolic link where
+// a layer is the same as an earlier one.
+func TestOldDockerArchive(t *testing.T) {
+	first, second := archive(t, "a=1", "b=1"), archive(t, ".wh.b")
+	config := fmt.Sprintf(`{"os":"linux","architecture":"amd64","rootfs":{"type":"layers","diff_ids":["%v","%v","%v"]}}`,
+		sumOf(first), sumOf(second), sumOf(first))
+	lines := func(third string) []string {
+		return []string{"id1/", "id1/layer.tar=" + string(first), "id2/layer.tar=" + string(second), third, "conf.json=" + config,
+			`manifest.json=[{"Config":"conf.json","RepoTags":["x:y"],"Layers":["id1/layer.tar","id2/layer.tar","id3/layer.tar"]}]`}
+	}
+	tree, _, err := importBytes(t, archive(t, lines("id3/layer.tar -> ../id1/layer.tar")...), ImportConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{`-rw-r--r-- /a = "1"`, `-rw-r--r-- /b = "1"`}, contents(t, tree)); diff != "" {
+		t.Error(diff)
+	}
+	for _, target := range []string{"../id3/layer.tar", "../../../../etc/passwd", "/etc/passwd"} {
+		if _, _, err := importBytes(t, archive(t, lines("id3/layer.tar -> "+target)...), ImportConfig{}); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("link to %s: %v", target, err)
+		}
+	}
+	if _, _, err := importBytes(t, archive(t, lines("id3/layer.tar="+string(second))...), ImportConfig{}); !errors.Is(err, ErrDigest) {
+		t.Errorf("another third layer: %v", err)
 	}
 }
 

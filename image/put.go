@@ -183,18 +183,31 @@ func (s *Store) writeMeta(meta Meta) error {
 	return atomicfile.Write(s.home.meta(meta.Digest), data.Bytes(), 0o644)
 }
 
-// prepare makes the directories of the home store.
+// prepare makes the directories of the home store. Whatever the umask, others may read them, so that ordinary users
+// run what root built; who wants privacy has it from the directories above.
 func (s *Store) prepare() error {
 	if s.home == "" {
 		return ErrReadOnly
 	}
-	for _, name := range []string{"blobs", "meta", "tags", "tmp", "checked"} {
-		if err := os.MkdirAll(s.home.dir(name), 0o755); err != nil {
-			if errors.Is(err, fs.ErrPermission) {
-				return fmt.Errorf("%w: %w", ErrReadOnly, err)
-			}
-			return err
+	err := os.MkdirAll(filepath.Dir(string(s.home)), 0o755)
+	for _, name := range []string{"", "blobs", "meta", "tags", "tmp", "checked"} {
+		if err == nil {
+			err = makeReadable(s.home.dir(name))
 		}
 	}
-	return nil
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%w: %w", ErrReadOnly, err)
+	}
+	return err
+}
+
+func makeReadable(dir string) error {
+	err := os.Mkdir(dir, 0o755)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return os.Chmod(dir, 0o755)
 }
