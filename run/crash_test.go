@@ -87,6 +87,25 @@ func TestKilledEngineLeavesARecord(t *testing.T) {
 	}
 }
 
+func TestLeaveKeepsTheLogAndRemovesTheEngine(t *testing.T) {
+	s := newStand(t, nil)
+	s.run(request("exit:0"), IO{})
+	db := s.db()
+	if err := s.engine.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	if files, err := os.ReadDir(filepath.Join(s.home, enginesDir)); err != nil || len(files) != 0 {
+		t.Errorf("engines left: %v, %v", files, err)
+	}
+	if fi, err := os.Stat(db.Path() + "-wal"); err != nil || fi.Size() == 0 {
+		t.Errorf("write-ahead log: %v, %v", fi, err)
+	}
+	if err := db.Close(); err != nil { // as the end of the process would
+		t.Error(err)
+	}
+	s.engine.db = nil
+}
+
 func TestManyRunsAndEnginesAtOnce(t *testing.T) {
 	first := newStand(t, nil)
 	second := newEngine(t, func(c *Config) { c.Home = first.home })

@@ -49,8 +49,7 @@ func New(cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// Close ends the sweep if it still runs, waits for it, and closes the state. No Run may be in progress. The state needs
-// no Close: a process that ends without leaves it whole, and saves a millisecond.
+// Close ends the sweep if it still runs, waits for it, and closes the state. No Run may be in progress.
 func (e *Engine) Close() error {
 	e.cancel()
 	e.background.Wait()
@@ -62,6 +61,19 @@ func (e *Engine) Close() error {
 	err := errors.Join(e.db.Close(), e.lock.Remove())
 	e.db = nil
 	return err
+}
+
+// Leave is Close for a process that ends right after it: it lets the sweep finish, and leaves closing the state to the
+// end of the process unless there is a reason; see [store.DB.Leave]. That saves four fsyncs a run.
+func (e *Engine) Leave() error {
+	e.background.Wait()
+	e.cancel()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.db == nil {
+		return nil
+	}
+	return errors.Join(e.db.Leave(), e.lock.Remove())
 }
 
 // enginesDir holds one locked file for each living engine.

@@ -90,6 +90,36 @@ func TestUpdateStopsWaitingWhenCanceled(t *testing.T) {
 	}
 }
 
+func TestLeaveClosesOnlyALongLog(t *testing.T) {
+	path := filepath.Join(t.TempDir(), FileName)
+	db, err := Open(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.Update(t.Context(), insert(t.Context(), "a")); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Ping(); err != nil {
+		t.Errorf("it is closed though the log is short: %v", err)
+	}
+	if err := os.Truncate(path+"-wal", leaveBytes); err != nil { // zeros at the end are no frames
+		t.Fatal(err)
+	}
+	if err := db.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path + "-wal"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the log is still there: %v", err)
+	}
+	if n := count(t, open(t, path)); n != 1 {
+		t.Errorf("%d rows, want 1", n)
+	}
+}
+
 // TestTwoProcesses opens one new file from several processes at once; each makes or meets the schema and writes.
 func TestTwoProcesses(t *testing.T) {
 	if path := os.Getenv("SILK_STORE_TEST_FILE"); path != "" {

@@ -64,7 +64,7 @@ func (a *app) run(f *runFlags, cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	closeEngine := once(engine.Close)
+	closeEngine := once(engine.Leave)
 	defer closeEngine() //nolint:errcheck // the error of the regular way out is reported below
 
 	req, err := f.request(a, h.config, cmd, args)
