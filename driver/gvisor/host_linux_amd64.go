@@ -67,7 +67,7 @@ func (d *Driver) Close() error {
 	waiting := d.host.waiting
 	d.host.waiting = nil
 	d.host.mu.Unlock()
-	errs := []error{unix.Close(d.host.exeFD)}
+	errs := []error{unix.Close(d.host.exeFD), d.host.null.Close()}
 	for _, k := range waiting {
 		errs = append(errs, k.discard())
 	}
