@@ -1,8 +1,8 @@
-// Which number below a million takes the longest way down to one?   silk run examples/collatz.js
+// Which number takes the longest way down to one?   silk run examples/collatz.js
 const limit = 1_000_000;
 const steps = new Uint16Array(limit);
 let best = 1;
-for (let start = 2; start < limit; start++) {
+for (let start = 2, say = 10; start < limit; start++) {
   let n = start;
   let count = 0;
   while (n >= start) {
@@ -10,8 +10,9 @@ for (let start = 2; start < limit; start++) {
     count++;
   }
   steps[start] = count + steps[n];
-  if (steps[start] > steps[best]) {
-    best = start;
-    console.log(`${best} takes ${steps[best]} steps`);
+  if (steps[start] > steps[best]) best = start;
+  if (start + 1 === say) {
+    console.log(`below ${say}: ${best}, in ${steps[best]} steps`);
+    say *= 10;
   }
 }
