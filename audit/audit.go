@@ -10,6 +10,7 @@ package audit
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"database/sql"
 	"encoding/hex"
@@ -83,7 +84,7 @@ func Append(ctx context.Context, tx *sql.Tx, events ...*Event) error {
 	}
 	for _, e := range events {
 		seq++
-		e.ID, e.CreatedAt = ulid.Make().String(), time.Now().UnixMilli()
+		e.ID, e.CreatedAt = ulid.MustNew(ulid.Now(), rand.Reader).String(), time.Now().UnixMilli()
 		e.Seq, e.PrevHash = seq, hash
 		if e.Hash, err = e.sum(); err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/silk-sandbox/silk/driver"
+	"github.com/silk-sandbox/silk/internal/logkey"
 	"github.com/silk-sandbox/silk/internal/pipe"
 	"github.com/silk-sandbox/silk/internal/pty"
 	"github.com/silk-sandbox/silk/policy"
@@ -88,7 +89,7 @@ func (l *life) resize(sandbox driver.Resizer, gone <-chan struct{}) {
 			}
 			err := errors.Join(pty.Resize(l.stdin, size.Columns, size.Rows), sandbox.Resize(size.Columns, size.Rows))
 			if err != nil {
-				l.engine.cfg.Logger.Warn("resize terminal", "run", l.id, "err", err)
+				l.engine.cfg.Logger.Warn("resize terminal", logkey.Run, l.id, logkey.Error, err)
 			}
 		}
 	}

@@ -12,10 +12,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/oklog/ulid/v2"
-
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/internal/lockfile"
+	"github.com/silk-sandbox/silk/internal/logkey"
 	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/record"
 	"github.com/silk-sandbox/silk/store"
@@ -44,7 +43,7 @@ func New(cfg Config) (*Engine, error) {
 		return nil, fmt.Errorf("configure engine: %w", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	e := &Engine{cfg: cfg.withDefaults(), id: ulid.Make().String(), cancel: cancel}
+	e := &Engine{cfg: cfg.withDefaults(), id: newID(), cancel: cancel}
 	e.background.Go(func() { e.clean(ctx) })
 	return e, nil
 }
@@ -110,11 +109,11 @@ func (e *Engine) clean(ctx context.Context) {
 	}
 	if e.cfg.Sweep != nil {
 		if err := e.cfg.Sweep(ctx); err != nil {
-			e.cfg.Logger.Warn("sweep what an earlier crash left", "err", err)
+			e.cfg.Logger.Warn("sweep what an earlier crash left", logkey.Error, err)
 		}
 	}
 	if err := e.recover(ctx, db); err != nil && ctx.Err() == nil {
-		e.cfg.Logger.Warn("complete the records of runs that a crash ended", "err", err)
+		e.cfg.Logger.Warn("complete the records of runs that a crash ended", logkey.Error, err)
 	}
 }
 
@@ -196,7 +195,7 @@ func (e *Engine) Plan(ctx context.Context, req policy.Request) (Preview, error) 
 	if !ok {
 		return p, nil
 	}
-	spec, err := specOf(ulid.Make().String(), plan)
+	spec, err := specOf(newID(), plan)
 	if err != nil {
 		return p, err
 	}

@@ -639,3 +639,17 @@ func TestNewSaysEverythingThatIsWrong(t *testing.T) {
 		}
 	}
 }
+
+// TestPanicWhileTheProgramRuns: the sandbox ends, and the run has its record.
+func TestPanicWhileTheProgramRuns(t *testing.T) {
+	s := newStand(t, nil)
+	out, err := s.engine.Run(t.Context(), request("sleep"), IO{Trace: func(step string, _ time.Time) {
+		if step == "program runs" {
+			panic("a caller's mistake")
+		}
+	}})
+	if err != nil || out.Kind != Error || out.Reason != ReasonHost || !strings.Contains(out.Message, "a caller's mistake") {
+		t.Errorf("outcome %+v, %v", out, err)
+	}
+	s.checkRecorded(out, "started error")
+}

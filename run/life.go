@@ -12,10 +12,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/oklog/ulid/v2"
-
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/internal/cleanup"
+	"github.com/silk-sandbox/silk/internal/logkey"
 	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/record"
 	"github.com/silk-sandbox/silk/workspace"
@@ -40,6 +39,7 @@ type life struct {
 	streams  *streams
 	stdin    *os.File // our end of the sandbox's stdin or terminal, nil if it has none
 	draining chan struct{}
+	waited   bool // Wait of the sandbox has returned
 	undo     cleanup.Stack
 
 	// Set by Fill and Drain, which the driver calls from goroutines of its own, before Start and Wait return.
@@ -59,7 +59,7 @@ type life struct {
 // Cancelling ctx ends the sandbox with outcome [Canceled]. The time limit counts from the moment when the driver says
 // that the program runs, so that a slow host does not eat the program's time.
 func (e *Engine) Run(ctx context.Context, req policy.Request, io IO) (Outcome, error) {
-	l := &life{engine: e, req: req, io: io, id: ulid.Make().String(), arrived: time.Now(), draining: make(chan struct{})}
+	l := &life{engine: e, req: req, io: io, id: newID(), arrived: time.Now(), draining: make(chan struct{})}
 	l.trace("request")
 	l.live(ctx)
 
@@ -91,7 +91,7 @@ func (e *Engine) Run(ctx context.Context, req policy.Request, io IO) (Outcome, e
 func (l *life) live(ctx context.Context) {
 	defer func() {
 		if p := recover(); p != nil {
-			l.engine.cfg.Logger.Error("panic during a run", "run", l.id, "panic", p, "stack", string(debug.Stack()))
+			l.engine.cfg.Logger.Error("panic during a run", logkey.Run, l.id, logkey.Panic, p, logkey.Stack, string(debug.Stack()))
 			l.out = Outcome{Kind: Error, Reason: ReasonHost, Message: fmt.Sprintf("silk has a bug: %v", p)}
 		}
 	}()
@@ -235,6 +235,14 @@ func (l *life) start(ctx context.Context) (driver.Sandbox, *driver.Spec, error) 
 	if err != nil {
 		return nil, nil, fmt.Errorf("start sandbox: %w", err)
 	}
+	l.undo.Push(func(context.Context) error { // after a panic
+		if l.waited {
+			return nil
+		}
+		sandbox.Kill(driver.KillNow)
+		_, err := sandbox.Wait()
+		return err
+	})
 	return sandbox, &spec, nil
 }
 
@@ -263,6 +271,7 @@ func (l *life) watch(ctx context.Context, sandbox driver.Sandbox, spec *driver.S
 	defer cancel()
 	finishInput := l.feed(ctx, sandbox, spec, fail)
 	exit, err := supervise(ctx, sandbox, l.draining)
+	l.waited = true
 	cause := context.Cause(ctx)
 	wall := time.Since(started)
 	l.trace("sandbox is gone")

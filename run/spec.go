@@ -2,12 +2,15 @@ package run
 
 import (
 	"archive/tar"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"io"
 	"io/fs"
 	"path"
+
+	"github.com/oklog/ulid/v2"
 
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/policy"
@@ -80,6 +83,10 @@ func sawFile(r io.Reader, name string) (_ io.Reader, saw func() bool) {
 		return <-found
 	}
 }
+
+// newID is a new run id: a ULID, whose random part is from the kernel. The library's own source is seeded with the time,
+// which two processes may share.
+func newID() string { return ulid.MustNew(ulid.Now(), rand.Reader).String() }
 
 func hashText(s string) string {
 	sum := sha256.Sum256([]byte(s))
