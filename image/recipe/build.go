@@ -185,7 +185,7 @@ func fill(ctx context.Context, t *image.Tree, r Recipe, lock Lock, config Config
 	for _, p := range lock.Packages {
 		total += p.Size
 	}
-	if err := unpack(ctx, t, lock.Packages, config.Cache, r.Prune, counter(config.Progress, total, "unpacking packages")); err != nil {
+	if err := unpack(ctx, t, lock.Packages, config.Cache, r.Tests, counter(config.Progress, total, "unpacking packages")); err != nil {
 		return nil, err
 	}
 	for _, n := range lock.NPM {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
@@ -24,16 +25,31 @@ type CompileJob struct {
 	MemoryBytes    int64    // enough, the workspace not counted
 }
 
-// pycPrefix is where the job puts compiled files: PREFIX/usr/lib/python3/x.cpython-313.pyc for /usr/lib/python3/x.py.
-const pycPrefix = "pyc"
+// Where the job puts what it makes, below /workspace.
+const (
+	pycPrefix  = "pyc"        // pyc/usr/lib/python3/x.cpython-313.pyc for /usr/lib/python3/x.py
+	fontPrefix = "matplotlib" // matplotlib's list of fonts, if it is installed
+)
+
+// fontsInImage is where sitecustomize.py looks for matplotlib's list of fonts.
+const fontsInImage = "usr/share/silk/matplotlib/"
 
 // compileScript compiles the directories in argv. A file with a syntax error (templates, test data) is passed over.
 // One worker, a fixed hash seed and unchecked hashes make it give the same bytes each time; unchecked, because the
 // image's modification times are not those of the packages.
-const compileScript = `import compileall, py_compile, sys
+const compileScript = `import compileall, os, py_compile, sys
 sys.pycache_prefix = "/workspace/` + pycPrefix + `"
 for d in sys.argv[1:]:
     compileall.compile_dir(d, quiet=2, workers=1, maxlevels=99, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+sys.dont_write_bytecode = True
+sys.path.append("/usr/lib/python3/dist-packages")
+os.environ["MPLCONFIGDIR"] = "/workspace/` + fontPrefix + `"
+try:
+    import matplotlib
+except ImportError:
+    pass
+else:
+    import matplotlib.font_manager
 `
 
 // compileJob says how to compile the Python files in t; ok is false if there is no Python in it.
@@ -90,36 +106,64 @@ func compile(ctx context.Context, t *image.Tree, config Config) error {
 	return err
 }
 
-// maxPycBytes bounds one compiled file; the largest in Debian main are below 4 MiB.
-const maxPycBytes = 64 << 20
+// Bounds of one file that the job made: the largest compiled file in Debian main is below 4 MiB.
+const (
+	maxPycBytes  = 64 << 20
+	maxFontBytes = 1 << 20
+)
 
-// addCompiled adds the compiled files in a tar stream of the job's workspace to t, each beside its source.
+// addCompiled adds what the job made to t, from a tar stream of its workspace: each compiled file beside its source, and
+// the list of fonts.
 func addCompiled(t *image.Tree, workspace io.Reader) (added int, err error) {
 	err = eachEntry(workspace, func(h *tar.Header, r io.Reader) error {
-		name, ok := strings.CutPrefix(strings.TrimPrefix(h.Name, "./"), pycPrefix+"/")
-		if !ok || h.Typeflag == tar.TypeDir {
+		if h.Typeflag == tar.TypeDir {
 			return nil
 		}
-		dir, base := path.Split(name)
-		module, rest, _ := strings.Cut(base, ".cpython-")
-		switch source, ok := t.Stat(dir + module + ".py"); { // Stat: Debian has sources that are links
-		case h.Typeflag != tar.TypeReg || !fs.ValidPath(name) || !strings.HasSuffix(rest, ".pyc") || h.Size > maxPycBytes:
-			return &image.RefusedError{Entry: h.Name, Err: errors.New("is no compiled Python file")}
-		case !ok || !source.Mode.IsRegular():
-			return &image.RefusedError{Entry: h.Name, Err: errors.New("has no source in the image")}
+		name := strings.TrimPrefix(h.Name, "./")
+		if pyc, ok := strings.CutPrefix(name, pycPrefix+"/"); ok {
+			added++
+			return addPyc(t, pyc, h, r)
 		}
-		data, err := io.ReadAll(r)
-		if err != nil {
-			return err
+		if list, ok := strings.CutPrefix(name, fontPrefix+"/fontlist-"); ok {
+			return addFontList(t, "fontlist-"+list, h, r)
 		}
-		// PEP 552: magic, then flags: bit 0 hash-based, bit 1 check the source.
-		if len(data) < 16 || binary.LittleEndian.Uint32(data[4:]) != 1 {
-			return &image.RefusedError{Entry: h.Name, Err: errors.New("is not compiled with an unchecked hash")}
-		}
-		added++
-		return t.AddFile(dir+"__pycache__/"+base, 0o644, t.Epoch(), bytes.NewReader(data))
+		return nil
 	})
 	return added, err
+}
+
+func addPyc(t *image.Tree, name string, h *tar.Header, r io.Reader) error {
+	dir, base := path.Split(name)
+	module, rest, _ := strings.Cut(base, ".cpython-")
+	if h.Typeflag != tar.TypeReg || !fs.ValidPath(name) || !strings.HasSuffix(rest, ".pyc") || h.Size > maxPycBytes {
+		return &image.RefusedError{Entry: h.Name, Err: errors.New("is no compiled Python file")}
+	}
+	if source, ok := t.Stat(dir + module + ".py"); !ok || !source.Mode.IsRegular() { // Stat: Debian has sources that are links
+		return &image.RefusedError{Entry: h.Name, Err: errors.New("has no source in the image")}
+	}
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	// PEP 552: magic, then flags: bit 0 hash-based, bit 1 check the source.
+	if len(data) < 16 || binary.LittleEndian.Uint32(data[4:]) != 1 {
+		return &image.RefusedError{Entry: h.Name, Err: errors.New("is not compiled with an unchecked hash")}
+	}
+	return t.AddFile(dir+"__pycache__/"+base, 0o644, t.Epoch(), bytes.NewReader(data))
+}
+
+func addFontList(t *image.Tree, name string, h *tar.Header, r io.Reader) error {
+	if h.Typeflag != tar.TypeReg || strings.Contains(name, "/") || path.Ext(name) != ".json" || h.Size > maxFontBytes {
+		return nil // a lock file, for example
+	}
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	if !json.Valid(data) {
+		return &image.RefusedError{Entry: h.Name, Err: errors.New("is not JSON")}
+	}
+	return t.AddFile(fontsInImage+name, 0o644, t.Epoch(), bytes.NewReader(data))
 }
 
 // interpreters are the commands that a description of an image names, if it has them.

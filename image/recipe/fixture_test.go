@@ -102,7 +102,7 @@ type archive struct {
 	*httptest.Server
 	mu       sync.Mutex
 	files    map[string][]byte
-	requests []string                                                               // "path range"
+	requests []string                                                                 // "path range"
 	intrude  func(w http.ResponseWriter, r *http.Request, data []byte) (handled bool) // called before an answer
 }
 

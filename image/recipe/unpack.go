@@ -25,19 +25,24 @@ var left = []string{
 }
 
 // omitted reports whether the entry at name (relative to the root) stays out of an image.
-func omitted(name string, h *tar.Header, prune []string) bool {
+func omitted(name string, h *tar.Header, tests string) bool {
 	parts := strings.Split(name, "/")
 	if len(parts) >= 4 && path.Join(parts[:3]...) == "usr/share/doc" {
 		licence := len(parts) == 5 && parts[4] == "copyright"
 		return !licence && !(len(parts) == 4 && h.Typeflag == tar.TypeSymlink)
 	}
 	for i := range parts {
-		at := path.Join(parts[:i+1]...)
-		if matches(left, at) || matches(prune, at) {
+		if matches(left, path.Join(parts[:i+1]...)) {
 			return true
 		}
 	}
-	return false
+	return tests != "" && strings.HasPrefix(name, tests+"/") && slices.Contains(parts[:len(parts)-1], "tests") && testOnly(parts[len(parts)-1], h)
+}
+
+// testOnly reports whether a file in a directory "tests" is a test or its data. Other modules there are imported by
+// code that is no test: numpy.testing needs numpy._core.tests._natype.
+func testOnly(base string, h *tar.Header) bool {
+	return h.Typeflag == tar.TypeDir || path.Ext(base) != ".py" || strings.HasPrefix(base, "test_")
 }
 
 func matches(patterns []string, name string) bool {
@@ -49,7 +54,7 @@ func matches(patterns []string, name string) bool {
 
 // unpack puts the packages into t: base-files first, because it makes the links of the merged /usr, then by name.
 // report is told how many bytes of package files are done.
-func unpack(ctx context.Context, t *image.Tree, packages []Package, cache string, prune []string, report func(bytes int64)) error {
+func unpack(ctx context.Context, t *image.Tree, packages []Package, cache string, tests string, report func(bytes int64)) error {
 	packages = slices.Clone(packages)
 	slices.SortFunc(packages, func(a, b Package) int {
 		if first, second := a.Name == "base-files", b.Name == "base-files"; first != second {
@@ -73,7 +78,7 @@ func unpack(ctx context.Context, t *image.Tree, packages []Package, cache string
 		if !ok {
 			return context.Cause(ctx)
 		}
-		err := eachEntry(s, func(h *tar.Header, r io.Reader) error { return addDebEntry(t, h, r, prune) })
+		err := eachEntry(s, func(h *tar.Header, r io.Reader) error { return addDebEntry(t, h, r, tests) })
 		if err = errors.Join(err, s.Close()); err != nil {
 			return fmt.Errorf("unpack package %s %s: %w", p.Name, p.Version, err)
 		}
@@ -83,9 +88,9 @@ func unpack(ctx context.Context, t *image.Tree, packages []Package, cache string
 }
 
 // addDebEntry adds one entry of a package's file system.
-func addDebEntry(t *image.Tree, h *tar.Header, r io.Reader, prune []string) error {
+func addDebEntry(t *image.Tree, h *tar.Header, r io.Reader, tests string) error {
 	name := strings.TrimSuffix(strings.TrimPrefix(h.Name, "./"), "/")
-	if name == "" || omitted(name, h, prune) {
+	if name == "" || omitted(name, h, tests) {
 		return nil
 	}
 	mode := h.FileInfo().Mode()

@@ -1,41 +1,45 @@
-"""Saves matplotlib figures that a program left open as figure-1.png, figure-2.png, ... in /workspace, where they become
-artifacts. Installed as /usr/lib/python3/dist-packages/sitecustomize.py in images with matplotlib.
+"""Makes matplotlib ready for a sandbox, in images that have it.
 
-matplotlib closes all figures in an exit handler of its own, and handlers run in reverse order: ours must be registered
-just after that one, so the import of the module that registers it is watched. A program that draws nothing pays for one
-entry in sys.meta_path. Nothing here can fail a program: what goes wrong is one line on stderr. Forked children save
-nothing, since their figures are copies of their parent's.
+Figures that a program left open are saved at its end as figure-1.png, figure-2.png, ... in /workspace, where they become
+artifacts. matplotlib closes all figures in an exit handler of its own, and handlers run in reverse order: ours must be
+registered just after that one. And the list of fonts, which takes seconds to make and has nowhere to be kept, is taken
+from the image. So the imports of the two modules that do this are watched; a program that draws nothing pays for one
+entry in sys.meta_path. Nothing here can fail a program: what goes wrong with a figure is one line on stderr. Forked
+children save nothing, since their figures are copies of their parent's.
 """
 
 import os
 import sys
 
 _FOLDER = "/workspace"
+_FONTS = "/usr/share/silk/matplotlib"
 _MOST = 100  # figures: a loop that opens them by mistake does not fill the workspace
 _OWNER = os.getpid()
 
 
 class _Finder:
-    """Finds matplotlib._pylab_helpers as everybody else does, and hooks its loader."""
+    """Finds the watched modules as everybody else does, and hooks their loaders."""
 
     @staticmethod
     def find_spec(name, path=None, target=None):
-        if name != "matplotlib._pylab_helpers":
+        hooks = _HOOKS.pop(name, None)
+        if hooks is None:
             return None
-        sys.meta_path.remove(_Finder)
+        if not _HOOKS:
+            sys.meta_path.remove(_Finder)
         for finder in sys.meta_path:
             find = getattr(finder, "find_spec", None)
-            spec = find(name, path, target) if find else None
+            spec = find(name, path, target) if find and finder is not _Finder else None
             if spec is not None:
                 if spec.loader is not None:
-                    spec.loader = _Loader(spec.loader)
+                    spec.loader = _Loader(spec.loader, *hooks)
                 return spec
         return None
 
 
 class _Loader:
-    def __init__(self, loader):
-        self._loader = loader
+    def __init__(self, loader, before, after):
+        self._loader, self._before, self._after = loader, before, after
 
     def __getattr__(self, name):
         return getattr(self._loader, name)
@@ -44,10 +48,31 @@ class _Loader:
         return self._loader.create_module(spec)
 
     def exec_module(self, module):
+        self._before()
         self._loader.exec_module(module)
-        import atexit
+        self._after()
 
-        atexit.register(_save_open_figures)
+
+def _nothing():
+    pass
+
+
+def _register():
+    import atexit
+
+    atexit.register(_save_open_figures)
+
+
+def _bring_fonts():
+    try:
+        import shutil
+
+        cache = sys.modules["matplotlib"].get_cachedir()
+        for name in os.listdir(_FONTS):
+            if not os.path.lexists(os.path.join(cache, name)):
+                shutil.copyfile(os.path.join(_FONTS, name), os.path.join(cache, name))
+    except Exception:
+        pass  # matplotlib makes the list itself
 
 
 def _save_open_figures():
@@ -68,4 +93,8 @@ def _save_open_figures():
         print(f"an open figure was not saved: {error}", file=sys.stderr)
 
 
+_HOOKS = {  # module: what to do before and after it is executed
+    "matplotlib.font_manager": (_bring_fonts, _nothing),
+    "matplotlib._pylab_helpers": (_nothing, _register),
+}
 sys.meta_path.insert(0, _Finder)
