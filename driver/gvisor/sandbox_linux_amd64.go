@@ -326,15 +326,9 @@ func (s *sandbox) killIfStuck() {
 	}
 }
 
-// Resize implements [driver.Resizer]. The size itself is the engine's to set on its side of the pty.
-func (s *sandbox) Resize(uint16, uint16) error {
-	return s.Signal(syscall.SIGWINCH)
-}
-
-// Signal sends sig to the foreground process group of the sandbox's terminal.
-func (s *sandbox) Signal(sig syscall.Signal) error {
-	return wire.Send(s.kernel.sock, wire.Control{Signal: int(sig)})
-}
+// Resize implements [driver.Resizer]. The size is the pty's, which the engine sets on its side; the host's kernel then
+// tells the sandbox's, which tells the foreground process group.
+func (s *sandbox) Resize(uint16, uint16) error { return nil }
 
 // ended is a sandbox whose program never ran.
 type ended struct{ exit driver.Exit }

@@ -184,6 +184,11 @@ func (b *box) load(req wire.Request, fds []int) error {
 	}
 	_ = unix.Close(fds[0])
 	copy(b.stdio[:], stdio)
+	if req.Terminal {
+		if err := ownTerminal(stdio[0]); err != nil {
+			return err
+		}
+	}
 
 	b.init.Hostname = req.Hostname
 	b.init.Mounts = mountsOf(req)
@@ -209,6 +214,9 @@ func (b *box) run(ready func()) (wire.Message, error) {
 	if b.notFound != "" {
 		return b.end(0), nil
 	}
+	if b.tty != nil {
+		b.forwardTerminalSignals()
+	}
 	ready()
 	b.memory.watch(b)
 	b.program.WaitExited()
@@ -231,12 +239,9 @@ func (b *box) end(status linux.WaitStatus) wire.Message {
 
 // control obeys one message of the engine.
 func (b *box) control(c wire.Control) {
-	switch {
-	case c.Kill:
+	if c.Kill {
 		b.killed.Store(true)
 		b.kernel().Kill(linux.WaitStatusTerminationSignal(linux.SIGKILL))
-	case c.Signal != 0 && b.tty != nil:
-		b.tty.TTY().SignalForegroundProcessGroup(&linux.SignalInfo{Signo: int32(c.Signal)})
 	}
 }
 

@@ -29,7 +29,7 @@ func start(t *testing.T, elf []byte, attr *os.ProcAttr) *os.Process {
 	return p
 }
 
-func TestInitSleepsAndIgnoresItsChildren(t *testing.T) {
+func TestInitSleepsAndIgnoresSignals(t *testing.T) {
 	p := start(t, initELF(), &os.ProcAttr{})
 	defer func() { // it never ends by itself
 		if err := p.Kill(); err != nil {
@@ -48,9 +48,9 @@ func TestInitSleepsAndIgnoresItsChildren(t *testing.T) {
 	}
 	for !strings.Contains(status(), "State:\tS") { // until pause(2)
 	}
-	const chld = "SigIgn:\t0000000000010000\n" // bit 16 is SIGCHLD, signal(7)
-	if s := status(); !strings.Contains(s, chld) {
-		t.Errorf("process 1 does not ignore SIGCHLD:\n%s", s)
+	const all = "SigIgn:\tfffffffffffbfeff\n" // but SIGKILL, bit 8, and SIGSTOP, bit 18; signal(7)
+	if s := status(); !strings.Contains(s, all) {
+		t.Errorf("process 1 does not ignore all signals:\n%s", s)
 	}
 }
 

@@ -4,7 +4,7 @@
 //	sentry -> engine   hello                       the process lives, and has seen nothing yet
 //	engine -> sentry   Request + descriptors       exactly one
 //	sentry -> engine   started                     policy is in force, the program is about to run
-//	engine -> sentry   Control (kill, resize)      any number
+//	engine -> sentry   Control                    any number
 //	sentry -> engine   violation | exit | error    the last message; then end of file
 //
 // A peer that closes its end ends the run: the sentry exits when the engine is gone, and the engine treats an end of
@@ -87,8 +87,5 @@ type Step struct {
 
 // Control is what an engine says after the request.
 type Control struct {
-	Kill    bool   `json:"kill,omitempty"` // end every process, then drain and exit
-	Columns uint16 `json:"columns,omitempty"`
-	Rows    uint16 `json:"rows,omitempty"`
-	Signal  int    `json:"signal,omitempty"` // to the foreground process group of the terminal
+	Kill bool `json:"kill,omitempty"` // end every process, then drain and exit
 }
