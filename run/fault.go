@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 
+	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/workspace"
 )
@@ -38,6 +39,7 @@ func refused(err error, canceled bool) Outcome {
 	var (
 		denial *policy.Denial
 		mount  *workspace.MountError
+		unheld *driver.Unheld
 		f      *fault
 		req    *policy.RequestError
 		limit  *workspace.LimitError
@@ -47,6 +49,8 @@ func refused(err error, canceled bool) Outcome {
 	switch {
 	case errors.As(err, &denial):
 		out.Kind, out.Rule = Denied, denial.Rule
+	case errors.As(err, &unheld):
+		out.Kind, out.Rule, out.Message = Denied, unheld.Promise, unheld.Error()
 	case errors.As(err, &mount):
 		out.Kind, out.Rule = Denied, policy.RuleMount
 	case errors.As(err, &limit):

@@ -149,6 +149,7 @@ func TestRefused(t *testing.T) {
 	}{
 		{"denial", fmt.Errorf("decide: %w", &policy.Denial{Rule: "memory"}), false, Outcome{Kind: Denied, Rule: "memory"}},
 		{"denial of a canceled run", &policy.Denial{Rule: "memory"}, true, Outcome{Kind: Denied, Rule: "memory"}},
+		{"promise that the host cannot keep", fmt.Errorf("start sandbox: %w", &driver.Unheld{Promise: "cpus", Detail: "no", Fix: "x"}), false, Outcome{Kind: Denied, Rule: "cpus"}},
 		{"mount", &workspace.MountError{Rule: workspace.MountMissing, Err: os.ErrNotExist}, false, Outcome{Kind: Denied, Rule: "mount"}},
 		{"too much input", fmt.Errorf("fill: %w", &workspace.LimitError{What: "bytes"}), false, Outcome{Kind: Denied, Rule: "disk"}},
 		{"two inputs of one name", &workspace.ConflictError{Path: "a"}, false, Outcome{Kind: Error, Reason: ReasonUsage}},

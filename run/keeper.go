@@ -113,7 +113,7 @@ func (k *keeper) channel(text bool) (Channel, error) {
 	if err != nil {
 		return c, err
 	}
-	if utf8.Valid(p) {
+	if utf8.Valid(p) && !wasteful(p) {
 		s := string(p)
 		c.Text = &s
 	} else {
@@ -121,6 +121,21 @@ func (k *keeper) channel(text bool) (Channel, error) {
 		c.B64 = &s
 	}
 	return c, nil
+}
+
+// wasteful says whether p is long and would be much longer as a JSON string, where a control character takes six bytes:
+// ten megabytes of zeros are valid UTF-8, and base64 takes a quarter of the room.
+func wasteful(p []byte) bool {
+	if len(p) <= 64<<10 {
+		return false
+	}
+	controls := 0
+	for _, c := range p {
+		if c < ' ' && c != '\n' && c != '\t' && c != '\r' {
+			controls++
+		}
+	}
+	return controls > len(p)/16
 }
 
 // close releases the file, which stays.

@@ -1,10 +1,6 @@
 package run
 
-import (
-	"time"
-
-	"github.com/silk-sandbox/silk/driver"
-)
+import "time"
 
 // Kind names how a run ended. It is one word, the same in the API, the record, the log and the documentation.
 type Kind string
@@ -58,7 +54,7 @@ type Outcome struct {
 type Channel struct {
 	Bytes     int64   `json:"bytes"` // everything that the program wrote
 	Truncated bool    `json:"truncated"`
-	Text      *string `json:"text,omitempty"` // the first Limits.OutputBytes, if they are valid UTF-8
+	Text      *string `json:"text,omitempty"` // the first Limits.OutputBytes, if they are valid UTF-8 and not long and full of control characters
 	B64       *string `json:"b64,omitempty"`  // otherwise
 	TailB64   string  `json:"tail_b64,omitempty"`
 	SHA256    string  `json:"sha256"` // of everything that was written
@@ -117,5 +113,3 @@ type Frame struct {
 	Offset  int64         // of Data in the channel
 	Data    []byte        // valid during the call only
 }
-
-var _ driver.Driver
