@@ -23,13 +23,6 @@ type host struct {
 	*prepared
 }
 
-// prepared are kernels that were started ahead of a run. They have seen nothing of one, and serve one.
-type prepared struct {
-	mu      sync.Mutex
-	waiting []*kernel
-	closed  bool
-}
-
 func supported() error { return nil }
 
 // firstFreeFD is above every number that the child's descriptor set-up touches, so that the executable is still open
@@ -62,15 +55,7 @@ func openHost(path string) (h host, err error) {
 
 // Close ends prepared kernels and releases what the driver holds. Sandboxes that run are not touched.
 func (d *Driver) Close() error {
-	d.host.mu.Lock()
-	d.host.closed = true
-	waiting := d.host.waiting
-	d.host.waiting = nil
-	d.host.mu.Unlock()
-	errs := []error{unix.Close(d.host.exeFD), d.host.null.Close()}
-	for _, k := range waiting {
-		errs = append(errs, k.discard())
-	}
+	errs := []error{unix.Close(d.host.exeFD), d.host.null.Close(), d.host.discardAll()}
 	return errors.Join(errs...)
 }
 

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/cpuid"
@@ -27,6 +28,8 @@ const (
 
 // exitLost is the exit status when the engine is gone or was never there; nobody reads it.
 const exitLost = 70
+
+var commandName = [16]byte{'s', 'i', 'l', 'k', '-', 's', 'e', 'n', 't', 'r', 'y'}
 
 // session is one sentry process and its one run.
 type session struct {
@@ -64,6 +67,9 @@ func (s *session) run() error {
 		return fmt.Errorf("host memory: %w", err)
 	}
 	os.Clearenv()
+	if err := unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&commandName[0])), 0, 0, 0); err != nil { // the file that was executed has a number for a name
+		return fmt.Errorf("name the process: %w", err)
+	}
 	unix.CloseOnExec(engineFD)
 	_ = unix.Close(fdTableFD)
 	log.SetTarget(log.GoogleEmitter{Writer: &log.Writer{Next: io.Discard}}) // the Sentry's log would be a channel out

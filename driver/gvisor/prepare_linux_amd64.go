@@ -1,0 +1,100 @@
+package gvisor
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+)
+
+// prepared are kernels that were started ahead of a run. They have seen nothing of one, and serve one.
+type prepared struct {
+	mu      sync.Mutex
+	waiting []*early
+	closed  bool
+}
+
+// early is one kernel that is being started, or has been.
+type early struct {
+	cpus int
+	done chan struct{} // closed when kernel and err are set
+	k    *kernel
+	err  error
+}
+
+// Prepare starts a kernel ahead of a run: it has seen no code, no input and no image, and serves one run. Prepare
+// returns at once, and the next Start waits for that kernel instead of starting another. release ends the kernel if no
+// run took it.
+func (d *Driver) Prepare(context.Context) (release func()) {
+	e := &early{cpus: visibleCPUs(1), done: make(chan struct{})}
+	if !d.host.add(e) {
+		return func() {}
+	}
+	go func() {
+		defer close(e.done)
+		e.k, e.err = d.host.spawn(e.cpus)
+	}()
+	return func() {
+		if d.host.remove(e) {
+			if err := e.discard(); err != nil {
+				d.config.Logger.Warn("discard sandbox kernel", "err", err)
+			}
+		}
+	}
+}
+
+// discard ends a kernel that no run took. One that could not be started is nobody's loss: Start tries again.
+func (e *early) discard() error {
+	<-e.done
+	if e.k == nil {
+		return nil
+	}
+	return e.k.discard()
+}
+
+func (p *prepared) add(e *early) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.waiting = append(p.waiting, e)
+	}
+	return !p.closed
+}
+
+// remove takes e out; false means that somebody else has it.
+func (p *prepared) remove(e *early) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := slices.Index(p.waiting, e)
+	if i >= 0 {
+		p.waiting = slices.Delete(p.waiting, i, i+1)
+	}
+	return i >= 0
+}
+
+// take returns a prepared kernel that fits, as soon as it is there, or nil.
+func (p *prepared) take(cpus int) *kernel {
+	p.mu.Lock()
+	i := slices.IndexFunc(p.waiting, func(e *early) bool { return e.cpus == cpus })
+	if i < 0 {
+		p.mu.Unlock()
+		return nil
+	}
+	e := p.waiting[i]
+	p.waiting = slices.Delete(p.waiting, i, i+1)
+	p.mu.Unlock()
+	<-e.done
+	return e.k
+}
+
+func (p *prepared) discardAll() error {
+	p.mu.Lock()
+	waiting := p.waiting
+	p.waiting, p.closed = nil, true
+	p.mu.Unlock()
+	var errs []error
+	for _, e := range waiting {
+		errs = append(errs, e.discard())
+	}
+	return errors.Join(errs...)
+}
