@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -150,4 +151,20 @@ func expand(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	text := strings.ReplaceAll(ts.ReadFile(args[0]), "$WORK", ts.Getenv("WORK"))
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
+}
+
+// await runs a command again and again until its stdout matches: await 'regexp' silk runs ls
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: await regexp command [args...]")
+	}
+	want, err := regexp.Compile(args[0])
+	ts.Check(err)
+	for range 2000 { // each is a process: this is a minute, not a moment
+		ts.Check(ts.Exec(args[1], args[2:]...))
+		if want.MatchString(ts.ReadFile("stdout")) {
+			return
+		}
+	}
+	ts.Fatalf("%q does not come", args[0])
 }

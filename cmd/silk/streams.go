@@ -54,8 +54,8 @@ func (a *app) streams(f *runFlags, req *policy.Request) (_ *streams, err error) 
 	switch {
 	case f.terminal && f.stdin != "" && f.stdin != "-":
 		return nil, usagef("-t needs your terminal as stdin, so --stdin %s cannot be used with it", f.stdin)
-	case f.terminal && (a.json || !isTerminal(a.in) || !isTerminal(a.out)):
-		return nil, usagef("-t needs a terminal on stdin and stdout, and prints no JSON; leave it out in scripts")
+	case f.terminal && (a.json || !isTerminal(a.in)):
+		return nil, usagef("-t needs a terminal on stdin, and prints no JSON; leave it out in scripts")
 	case f.terminal:
 		state, err := term.MakeRaw(int(a.in.Fd()))
 		if err != nil {
