@@ -1,6 +1,7 @@
 package run
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -97,11 +98,17 @@ func (l *life) resize(sandbox driver.Resizer, gone <-chan struct{}) {
 
 // drain reads the final workspace. It takes the stream to its end whatever is in it, and keeps its own error: a hostile
 // stream must not look like a broken sandbox.
-func (l *life) drain(r io.Reader) error {
-	r = &firstByte{r: r, then: func() {
+//
+// A driver may call it as soon as the sandbox starts, before Fill has returned. What Fill wrote is needed only when there
+// is a first byte, which the program must have run for.
+func (l *life) drain(stream io.Reader) error {
+	first := bufio.NewReader(stream)
+	r := io.Reader(first)
+	if _, err := first.Peek(1); err == nil {
 		close(l.draining)
 		l.trace("workspace arrives")
-	}}
+		<-l.filled
+	}
 	saw := func() bool { return false }
 	if l.plan.Compile {
 		r, saw = sawFile(r, policy.CompileFailed)
@@ -110,21 +117,6 @@ func (l *life) drain(r io.Reader) error {
 	_, err := io.Copy(io.Discard, r)
 	l.compileFailed = saw()
 	return err
-}
-
-// firstByte calls then when the first byte has been read. A driver may call Drain long before there is one.
-type firstByte struct {
-	r    io.Reader
-	then func()
-}
-
-func (f *firstByte) Read(p []byte) (int, error) {
-	n, err := f.r.Read(p)
-	if n > 0 && f.then != nil {
-		f.then()
-		f.then = nil
-	}
-	return n, err
 }
 
 // judgeWorkspace puts the artifacts into the outcome.

@@ -39,7 +39,8 @@ type life struct {
 	streams  *streams
 	stdin    *os.File // our end of the sandbox's stdin or terminal, nil if it has none
 	draining chan struct{}
-	waited   bool // Wait of the sandbox has returned
+	filled   chan struct{} // closed when manifest is set
+	waited   bool          // Wait of the sandbox has returned
 	undo     cleanup.Stack
 
 	// Set by Fill and Drain, which the driver calls from goroutines of its own, before Start and Wait return.
@@ -59,7 +60,7 @@ type life struct {
 // Cancelling ctx ends the sandbox with outcome [Canceled]. The time limit counts from the moment when the driver says
 // that the program runs, so that a slow host does not eat the program's time.
 func (e *Engine) Run(ctx context.Context, req policy.Request, io IO) (Outcome, error) {
-	l := &life{engine: e, req: req, io: io, id: newID(), arrived: time.Now(), draining: make(chan struct{})}
+	l := &life{engine: e, req: req, io: io, id: newID(), arrived: time.Now(), draining: make(chan struct{}), filled: make(chan struct{})}
 	l.trace("request")
 	l.live(ctx)
 
@@ -219,6 +220,7 @@ func (l *life) start(ctx context.Context) (driver.Sandbox, *driver.Spec, error) 
 			return err
 		}
 		l.manifest, err = workspace.Fill(w, l.source, l.fillLimits())
+		close(l.filled)
 		l.trace("workspace is filled")
 		return err
 	}
