@@ -29,8 +29,11 @@ const (
 const (
 	RecordOmitted = "SILK.omitted" // why the content of a file was not sent; the entry's own size is 0
 	RecordSize    = "SILK.size"    // size of the omitted content in bytes, decimal
-	RecordType    = "SILK.type"    // a Type that tar has no letter for: "socket"
+	RecordType    = "SILK.type"    // a Type that tar has no letter for, "socket", or needs numbers for, "device"
 )
+
+// moreName is the name of an omitted entry by which a driver says that it does not send further entries at all.
+const moreName = "."
 
 const (
 	headBytes = 64 << 10 // kept in memory of each file; below this size nothing unchanged touches the disk
@@ -80,7 +83,7 @@ type Collected struct {
 	Artifacts []Artifact // in the order of the stream
 	Bytes     int64      // content kept
 	Omitted   int        // files in the list whose content is not kept
-	More      int        // files, links and special files beyond the limits that are not even listed
+	More      int        // files, links and special files beyond the limits that are not even listed, at least
 	Ignored   int        // files with or below an ignored name
 }
 
@@ -189,6 +192,9 @@ func (c *collector) add(h *tar.Header, content io.Reader) error {
 	a := Artifact{Type: TypeFile, Size: h.Size, Mode: h.FileInfo().Mode().Perm()}
 	reason, omitted := h.PAXRecords[RecordOmitted]
 	switch {
+	case omitted && h.Name == moreName:
+		c.got.More++
+		return discard(content)
 	case omitted:
 		a.Omitted = printable(reason)
 		a.Size, err = strconv.ParseInt(h.PAXRecords[RecordSize], 10, 64)

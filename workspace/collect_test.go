@@ -108,8 +108,9 @@ func TestCollectSpecials(t *testing.T) {
 	got := collect(t, pack(t,
 		special(tar.TypeSymlink, "link", "/etc/passwd"), special(tar.TypeLink, "hard", "link"), special(tar.TypeFifo, "fifo", ""),
 		special(tar.TypeChar, "char", ""), special(tar.TypeBlock, "block", ""), records(file("sock", ""), RecordType, "socket"),
+		records(file("disk", ""), RecordType, "device"),
 	), Manifest{}, CollectConfig{Dir: t.TempDir()})
-	if want := "link(link) hard(link) fifo(fifo) char(device) block(device) sock(socket)"; paths(got) != want {
+	if want := "link(link) hard(link) fifo(fifo) char(device) block(device) sock(socket) disk(device)"; paths(got) != want {
 		t.Errorf("got %s, want %s", paths(got), want)
 	}
 	if got.Bytes != 0 || got.Omitted != 0 {
@@ -214,6 +215,10 @@ func TestCollectOmittedByDriver(t *testing.T) {
 		if err == nil || paths(got) != "first" {
 			t.Errorf("size %q: got %s, %v; want the first file and an error", size, paths(got), err)
 		}
+	}
+	more := records(file(".", ""), RecordOmitted, "more than 100000 entries")
+	if got := collect(t, pack(t, file("a", "x"), more), Manifest{}, CollectConfig{}); paths(got) != "a" || got.More != 1 {
+		t.Errorf("got %s and %d more, want a and 1: the driver stopped sending", paths(got), got.More)
 	}
 	contradiction := records(file("bad", "content"), RecordOmitted, "x", RecordSize, "7")
 	if _, err := Collect(bytes.NewReader(pack(t, contradiction)), Manifest{}, CollectConfig{}); err == nil {

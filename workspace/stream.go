@@ -89,10 +89,11 @@ func isSparse(h *tar.Header) bool {
 // entryType is the type of an entry; what tar has no letter for stands in a record.
 func entryType(h *tar.Header) (Type, error) {
 	if t, ok := h.PAXRecords[RecordType]; ok {
-		if Type(t) != TypeSocket {
-			return "", fmt.Errorf("type %q is not known", t)
+		switch Type(t) {
+		case TypeSocket, TypeDevice:
+			return Type(t), nil
 		}
-		return TypeSocket, nil
+		return "", fmt.Errorf("type %q is not known", t)
 	}
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeGNUSparse:
