@@ -187,6 +187,12 @@ func (p *problems) artifacts(got result, w want) {
 			p.add("%q was copied: %v", path, err)
 		}
 	}
+	if w.SomeFile != "" && !slices.ContainsFunc(names, func(path string) bool {
+		_, err := readCopy(got.artifacts, path)
+		return err == nil && regexp.MustCompile(w.SomeFile).MatchString(path)
+	}) {
+		p.add("no artifact matches %q; listed are %.500q", w.SomeFile, names)
+	}
 	if w.NoFile != "" {
 		for _, path := range names {
 			if regexp.MustCompile(w.NoFile).MatchString(path) {

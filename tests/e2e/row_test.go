@@ -59,6 +59,7 @@ type want struct {
 	Magic     map[string]string `yaml:"magic"`     // artifacts that begin with these bytes (hexadecimal)
 	Unread    []string          `yaml:"unread"`    // may be listed, but have no content and no copy
 	NoFile    string            `yaml:"noFile"`    // pattern that no artifact matches
+	SomeFile  string            `yaml:"someFile"`  // pattern that an artifact that was copied matches
 	Flags     []string          `yaml:"flags"`     // limits that were hit
 	Least     time.Duration     `yaml:"least"`     // wall time of silk
 	Most      time.Duration     `yaml:"most"`      // likewise; 0: defaultMost
@@ -159,7 +160,7 @@ func (r row) fault() string {
 			return fmt.Sprintf("%q is not an outcome", o)
 		}
 	}
-	for _, patterns := range [][]string{r.Want.Stdout.Match, r.Want.Stdout.Lacks, r.Want.Stderr.Match, r.Want.Stderr.Lacks, {r.Want.NoFile}} {
+	for _, patterns := range [][]string{r.Want.Stdout.Match, r.Want.Stdout.Lacks, r.Want.Stderr.Match, r.Want.Stderr.Lacks, {r.Want.NoFile, r.Want.SomeFile}} {
 		for _, p := range patterns {
 			if _, err := regexp.Compile(p); err != nil {
 				return err.Error()
