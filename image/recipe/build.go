@@ -28,23 +28,17 @@ func Build(ctx context.Context, r Recipe, lock Lock, config Config) (image.Image
 
 func build(ctx context.Context, r Recipe, lock Lock, config Config, more extras) (image.Image, error) {
 	config = config.withDefaults()
-	img, err := func() (image.Image, error) {
-		if config.Cache == "" || config.Store == nil {
-			return image.Image{}, errors.New("neither cache nor store is configured")
-		}
-		if err := lock.validate(); err != nil {
-			return image.Image{}, fmt.Errorf("lock: %w", err)
-		}
-		lock, err := download(ctx, r, lock, config)
-		if err != nil {
-			return image.Image{}, err
-		}
-		return assemble(ctx, r, lock, config, more)
-	}()
-	if err != nil {
-		return image.Image{}, fmt.Errorf("build %s: %w", r.Name, err)
+	if config.Cache == "" || config.Store == nil {
+		return image.Image{}, errors.New("neither cache nor store is configured")
 	}
-	return img, nil
+	if err := lock.validate(); err != nil {
+		return image.Image{}, fmt.Errorf("lock: %w", err)
+	}
+	lock, err := download(ctx, r, lock, config)
+	if err != nil {
+		return image.Image{}, err
+	}
+	return assemble(ctx, r, lock, config, more)
 }
 
 // download brings everything in lock into the cache, and returns the lock that was followed in the end.
@@ -54,27 +48,50 @@ func download(ctx context.Context, r Recipe, lock Lock, config Config) (Lock, er
 		return Lock{}, err
 	}
 	m := &mirror{config: config, client: archive, suite: lock.Suite}
-	gone, err := downloadPackages(ctx, lock, config, m)
+	lacking, err := uncached(lock, config)
+	if err != nil {
+		return Lock{}, err
+	}
+	if len(lacking) > 0 && !config.Frozen {
+		newer, ok, err := replacement(config.Cache, r, lock)
+		if err != nil {
+			return Lock{}, err
+		}
+		if ok {
+			config.Notice(replaced(r, lock, newer))
+			lock = newer
+			if lacking, err = uncached(lock, config); err != nil {
+				return Lock{}, err
+			}
+		}
+	}
+	gone, err := downloadPackages(ctx, lacking, config, m)
 	if err != nil {
 		return Lock{}, err
 	}
 	if len(gone) > 0 {
-		if lock, err = replace(ctx, r, lock, gone, config, m); err != nil {
-			return Lock{}, err
-		}
-		if gone, err = downloadPackages(ctx, lock, config, m); err == nil && len(gone) > 0 {
-			err = fmt.Errorf("%w, though apt has just named it", gone[0])
-		}
+		newer, err := replace(ctx, r, lock, gone, config, m)
 		if err != nil {
 			return Lock{}, err
 		}
+		config.Notice(replaced(r, lock, newer))
+		if lacking, err = uncached(newer, config); err != nil {
+			return Lock{}, err
+		}
+		if gone, err = downloadPackages(ctx, lacking, config, m); err == nil && len(gone) > 0 {
+			err = fmt.Errorf("%w, though apt has just named it", gone[0])
+		}
+		if err = errors.Join(err, remember(config.Cache, lock, newer)); err != nil {
+			return Lock{}, err
+		}
+		lock = newer
 	}
 	return lock, downloadTarballs(ctx, lock, config)
 }
 
-func downloadPackages(ctx context.Context, lock Lock, config Config, m *mirror) ([]*goneError, error) {
+// uncached lists the packages that the cache does not have.
+func uncached(lock Lock, config Config) ([]Package, error) {
 	var lacking []Package
-	var total int64
 	for _, p := range lock.Packages {
 		have, err := p.item(config.Cache, "").cached()
 		if err != nil {
@@ -82,9 +99,12 @@ func downloadPackages(ctx context.Context, lock Lock, config Config, m *mirror) 
 		}
 		if !have {
 			lacking = append(lacking, p)
-			total += p.Size
 		}
 	}
+	return lacking, nil
+}
+
+func downloadPackages(ctx context.Context, lacking []Package, config Config, m *mirror) ([]*goneError, error) {
 	if len(lacking) == 0 {
 		return nil, nil
 	}
@@ -93,8 +113,10 @@ func downloadPackages(ctx context.Context, lock Lock, config Config, m *mirror) 
 		return nil, err
 	}
 	var items []item
+	var total int64
 	for _, p := range lacking {
 		items = append(items, p.item(config.Cache, from.uri))
+		total += p.Size
 	}
 	return newFetcher(m.client, counter(config.Progress, total, "downloading packages")).all(ctx, items)
 }
@@ -111,14 +133,19 @@ func replace(ctx context.Context, r Recipe, lock Lock, gone []*goneError, config
 	if err != nil {
 		return Lock{}, fmt.Errorf("%w, and no newer one was found: %w", gone[0], err)
 	}
-	changed := 0
-	for _, p := range newer.Packages {
-		if !slices.Contains(lock.Packages, p) {
-			changed++
+	return newer, nil
+}
+
+// replaced says what it means that newer takes the place of lock.
+func replaced(r Recipe, lock, newer Lock) string {
+	var changed []string
+	for _, p := range lock.Packages {
+		if !slices.Contains(newer.Packages, p) {
+			changed = append(changed, p.Name+" "+p.Version)
 		}
 	}
-	config.Notice(fmt.Sprintf("%s: %v; %d packages are taken in their current versions, so the digest differs from the locked one's", r.Name, gone[0], changed))
-	return newer, nil
+	some := strings.Join(changed[:min(3, len(changed))], ", ")
+	return fmt.Sprintf("%s: the archive has no longer all locked versions, so %d packages are taken in their current one (instead of %s ...), and the digest is not that of the lock", r.Name, len(changed), some)
 }
 
 func downloadTarballs(ctx context.Context, lock Lock, config Config) error {

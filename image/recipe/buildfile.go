@@ -179,7 +179,8 @@ func readSmall(dir *os.Root, name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, maxImageFileBytes))
 }
 
-// add copies a file or a directory. Links are copied as links: they are resolved inside the image.
+// add copies a file or a directory. Links in a directory are copied as links: they are resolved inside the image. A link
+// that is the source itself is followed, inside dir.
 func (c CopiedFile) add(t *image.Tree, dir *os.Root) error {
 	return fs.WalkDir(dir.FS(), filepath.ToSlash(c.Src), func(name string, e fs.DirEntry, err error) error {
 		if err != nil {

@@ -10,10 +10,13 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"path"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -141,7 +144,8 @@ func (a *archive) count(match func(request string) bool) int {
 
 // publish puts a package into the archive and returns its line in a lock.
 func (a *archive) publish(name, version string, deb []byte) Package {
-	p := Package{Name: name, Version: version, Path: "pool/main/" + name[:1] + "/" + name + "/" + name + "_" + version + "_amd64.deb", SHA256: hexSHA256(deb), Size: int64(len(deb))}
+	file := name + "_" + version[strings.Index(version, ":")+1:] + "_amd64.deb" // without the epoch, as in Debian
+	p := Package{Name: name, Version: version, Path: "pool/main/" + name[:1] + "/" + name + "/" + file, SHA256: hexSHA256(deb), Size: int64(len(deb))}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.files["/"+p.Path] = deb
@@ -181,4 +185,38 @@ func testConfig(t *testing.T, a *archive) Config {
 
 func testLock(packages ...Package) Lock {
 	return Lock{Schema: LockSchema, Image: "test", Suite: suite, Arch: arch, Repairs: Repairs, Packages: packages}
+}
+
+// index writes the files that apt reads, for packages with their dependencies.
+func (a *archive) index(depends map[string]string, packages ...Package) {
+	var list bytes.Buffer
+	for _, p := range packages {
+		fmt.Fprintf(&list, "Package: %s\nVersion: %s\nArchitecture: amd64\nMaintainer: x\nDescription: x\nFilename: %s\nSize: %d\nSHA256: %s\n", p.Name, p.Version, p.Path, p.Size, p.SHA256)
+		if d := depends[p.Name]; d != "" {
+			fmt.Fprintf(&list, "Depends: %s\n", d)
+		}
+		list.WriteByte('\n')
+	}
+	release := fmt.Appendf(nil, "Origin: Debian\nSuite: stable\nCodename: trixie\nArchitectures: amd64\nComponents: main\nDate: Sat, 01 Nov 2025 00:00:00 UTC\nSHA256:\n %s %d main/binary-amd64/Packages\n",
+		hexSHA256(list.Bytes()), list.Len())
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.files["/dists/trixie/main/binary-amd64/Packages"] = list.Bytes()
+	a.files["/dists/trixie/InRelease"] = release // unsigned: apt is told to trust this archive
+	a.files["/dists/trixie/Release"] = release
+}
+
+func perm(mode fs.FileMode) string { return strconv.FormatUint(uint64(mode.Perm()), 8) }
+
+func read(t *testing.T, tree *image.Tree, name string) string {
+	t.Helper()
+	r, err := tree.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
 }
