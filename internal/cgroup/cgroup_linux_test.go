@@ -105,7 +105,7 @@ func TestReadMounts(t *testing.T) {
 	if d := cmp.Diff(want, got, cmp.AllowUnexported(mount{})); d != "" {
 		t.Error(d)
 	}
-	for path, want := range map[string]string{"/docker/x/y": "/sys/fs/cgroup/memory/y", "/docker/x": "/sys/fs/cgroup/memory", "/elsewhere": "/sys/fs/cgroup/memory"} {
+	for path, want := range map[string]string{"/docker/x/y": "/sys/fs/cgroup/memory/y", "/docker/x": "/sys/fs/cgroup/memory", "/elsewhere": "/sys/fs/cgroup/memory", "/../x": "/sys/fs/cgroup/memory"} {
 		if got := got["memory"].dir(path); got != want {
 			t.Errorf("dir(%q) = %q, want %q", path, got, want)
 		}

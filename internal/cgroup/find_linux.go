@@ -59,7 +59,7 @@ func Find() (*Root, error) {
 	if m.point == "" {
 		return nil, fmt.Errorf("%w: no cgroup file system is mounted", ErrUnavailable)
 	}
-	dir, err := parent2(m, paths[""])
+	dir, err := parent2(m, paths[""], os.Getuid())
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
@@ -72,8 +72,8 @@ func Find() (*Root, error) {
 
 // parent2 finds or makes a group of version 2 below which groups with our controllers can be made. A group that has
 // processes cannot hand out controllers (cgroups(7), "no internal processes"), so our own group is no parent.
-func parent2(m mount, own string) (string, error) {
-	if os.Getuid() == 0 {
+func parent2(m mount, own string, uid int) (string, error) {
+	if uid == 0 {
 		top := filepath.Join(m.point, "silk")
 		if err := enable(m.point); err != nil {
 			return "", err
@@ -83,7 +83,11 @@ func parent2(m mount, own string) (string, error) {
 		}
 		return top, enable(top)
 	}
-	dir := filepath.Dir(m.dir(own))
+	group := m.dir(own)
+	if group == m.point { // its parent is no group
+		return "", fmt.Errorf("this process is in the topmost group, %s, and a user cannot make groups in it", group)
+	}
+	dir := filepath.Dir(group)
 	if unix.Access(dir, unix.W_OK) != nil {
 		return "", fmt.Errorf("%s is not delegated to this user", dir)
 	}
@@ -113,6 +117,9 @@ type mount struct{ root, point string }
 
 // dir is the directory of a path as /proc/PID/cgroup names it.
 func (m mount) dir(path string) string {
+	if strings.HasPrefix(path, "/..") { // outside the root of our cgroup namespace (cgroup_namespaces(7))
+		return m.point
+	}
 	if rel, err := filepath.Rel(m.root, path); err == nil && rel != ".." && !strings.HasPrefix(rel, "../") {
 		return filepath.Join(m.point, rel)
 	}

@@ -1,0 +1,189 @@
+package cgroup
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// What the kernel does with our limits. The programs that meet them are this test binary, started again.
+
+const envProgram = "CGROUP_TEST_PROGRAM"
+
+var programs = map[string]func(){
+	"eat": func() {
+		var kept [][]byte
+		for range 256 { // MiB
+			b := make([]byte, 1<<20)
+			for i := 0; i < len(b); i += 4096 {
+				b[i] = 1 // a page that was not written takes no memory
+			}
+			kept = append(kept, b)
+		}
+		fmt.Println("ate", len(kept))
+	},
+	"fork": func() {
+		for range 200 {
+			cmd := exec.CommandContext(context.Background(), "sleep", "60")
+			if err := cmd.Start(); err != nil {
+				fmt.Println(errors.Is(err, unix.EAGAIN), err)
+				return
+			}
+		}
+		fmt.Println("forked 200 times")
+	},
+	"spin": func() {
+		for began := time.Now(); time.Since(began) < 2*time.Second; {
+		}
+	},
+	"tell": func() {
+		b, err := os.ReadFile("/proc/self/cgroup")
+		fmt.Println(string(b), err)
+	},
+}
+
+func TestMain(m *testing.M) {
+	if program := programs[os.Getenv(envProgram)]; program != nil {
+		_, _ = io.ReadAll(os.Stdin) // until our starter has moved us
+		program()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// inGroup runs a program in a group with limits, as a process that is moved there.
+func inGroup(t *testing.T, program string, l Limits) (g *Group, output string, state *os.ProcessState) {
+	t.Helper()
+	r := find(t)
+	g, err := r.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := g.Remove(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := g.Limit(l); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), envProgram+"="+program)
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Add(cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	if err := stdin.Close(); err != nil {
+		t.Fatal(err)
+	}
+	output, _ = bufio.NewReader(stdout).ReadString('\n') // not to its end: its children may hold it open
+	var exit *exec.ExitError
+	if err := cmd.Wait(); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return g, output, cmd.ProcessState
+}
+
+func TestMemoryIsHeldAndCounted(t *testing.T) {
+	g, output, state := inGroup(t, "eat", Limits{MemoryBytes: 64 << 20})
+	if status := state.Sys().(syscall.WaitStatus); output != "" || !status.Signaled() || status.Signal() != syscall.SIGKILL {
+		t.Errorf("a program that takes 256 MiB printed %q and ended with %v, want a kill", output, state)
+	}
+	if n, err := g.OOMKills(); n < 1 || err != nil {
+		t.Errorf("OOMKills() = %d, %v, want one at least", n, err)
+	}
+}
+
+func TestProcessesAreHeld(t *testing.T) {
+	// The Go runtime's threads count: it starts a few more than it has processors, and dies if it gets none.
+	_, output, state := inGroup(t, "fork", Limits{Processes: 40})
+	if !strings.HasPrefix(output, "true ") {
+		t.Errorf("a program that forks 200 times printed %q and ended with %v, want EAGAIN", output, state)
+	}
+}
+
+func TestCPUTimeIsHeld(t *testing.T) {
+	_, _, state := inGroup(t, "spin", Limits{CPUs: 0.25})
+	// What it used before it was moved, and the periods that had begun, count too.
+	if used := state.UserTime() + state.SystemTime(); used > time.Second {
+		t.Errorf("a loop of two seconds used %v of a quarter of a processor", used)
+	}
+}
+
+func TestBirthInGroup(t *testing.T) {
+	r := find(t)
+	g, err := r.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := g.Remove(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	dir, err := g.Dir()
+	if err != nil || (dir == nil) != (r.Version == 1) {
+		t.Fatalf("Dir() = %v, %v, with version %d", dir, err, r.Version)
+	}
+	if dir == nil {
+		return // version 1 cannot do it
+	}
+	defer dir.Close()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), envProgram+"=tell")
+	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if name := filepath.Base(g.dirs[0]); !strings.Contains(string(out), "/"+name) {
+		t.Errorf("it was born in %q, want %s", out, name)
+	}
+}
+
+// TestParentOfUsers is about the place of an ordinary user's groups; the directories stand in for the kernel's.
+func TestParentOfUsers(t *testing.T) {
+	const someone = 1234
+	top := t.TempDir()
+	mine := filepath.Join(top, "user", "mine")
+	if err := os.MkdirAll(mine, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	control := filepath.Join(top, "user", "cgroup.subtree_control")
+	if err := os.WriteFile(control, []byte("cpu memory pids io"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m := mount{"/", top}
+	if dir, err := parent2(m, "/user/mine", someone); err != nil || dir != filepath.Join(top, "user") {
+		t.Errorf("parent2 = %q, %v, want the parent of our own group", dir, err)
+	}
+	for _, own := range []string{"/", "/../elsewhere"} {
+		if dir, err := parent2(m, own, someone); err == nil || !strings.Contains(err.Error(), "topmost") {
+			t.Errorf("parent2 of %q = %q, %v, want that it is the topmost group", own, dir, err)
+		}
+	}
+	if dir, err := parent2(m, "/user", someone); err == nil {
+		t.Errorf("parent2 = %q, want an error: the top hands out no controllers", dir)
+	}
+}
