@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -223,8 +224,22 @@ func FuzzWheel(f *testing.F) {
 	}
 	f.Add(buf.Bytes())
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if _, err := addWheel(pythonTree(t), "x-1.0-py3-none-any.whl", bytes.NewReader(data), int64(len(data))); err != nil {
+		archive, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
+		if err != nil {
 			return
+		}
+		info, record, err := readRecord(archive)
+		if err != nil {
+			return
+		}
+		for name := range record {
+			if !fs.ValidPath(name) {
+				continue // refused
+			}
+			w := wheel{site: "usr/local/lib/python3.13/dist-packages", info: info}
+			if dst := w.destination(name); !strings.HasPrefix(dst, "usr/local/") {
+				t.Errorf("%q goes to %q", name, dst)
+			}
 		}
 	})
 }
