@@ -4,8 +4,6 @@ SHELL       := /bin/bash
 GO          ?= go
 export CGO_ENABLED := 0
 export SILK_HOME ?= $(CURDIR)/.silk
-PREFIX      ?= /usr/local
-FUZZTIME    ?= 30s
 IMAGES      ?= lab:text lab:python lab:node lab:repo
 VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 BUILD       := $(GO) build -trimpath -buildvcs=false
@@ -16,7 +14,7 @@ FAST  = $(shell $(GO) list -f '{{.ImportPath}} {{join .Deps " "}}' ./... | grep 
 WHOLE = $(filter-out $(FAST),$(shell $(GO) list ./...))
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' Makefile
 
 demo: build ## build silk and three images, run the examples in sandboxes
 	bin/silk image build lab:text lab:python lab:node
@@ -32,10 +30,14 @@ images: build ## build the lab images into $SILK_HOME (default: .silk)
 	bin/silk image build $(IMAGES)
 
 install: $(if $(shell command -v $(GO)),build images) ## install silk, its manual, completions and images under PREFIX (/usr/local)
-	IMAGES='$(IMAGES)' deploy/install $(PREFIX)
+	IMAGES='$(IMAGES)' deploy/install $(or $(PREFIX),/usr/local)
 
 test: build images ## every test that this machine can run, real sandboxes included (SCOPE=rest: what race leaves out)
 	SILK_TEST_HOME=$(SILK_HOME) $(GO) test -p 2 -timeout 30m $(if $(filter rest,$(SCOPE)),$(WHOLE),./...)
+
+test-cgroup2: build ## limits under cgroup v2: Debian's kernel in QEMU (package qemu-system-x86), some minutes
+	bin/silk image build lab:text
+	$(GO) run -buildvcs=false ./tests/cgroup2/boot -home $(SILK_HOME)
 
 test-short: ## tests that need no privileges, no images and no sandbox kernel
 	$(GO) test -short -p 2 $(FAST)
@@ -46,7 +48,7 @@ race: build ## tests under the race detector, without the sandbox kernel (needs 
 
 fuzz: ## every fuzz target for FUZZTIME (30s)
 	@for pkg in $(FAST); do for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
-	  $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$pkg; done; done
+	  $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(or $(FUZZTIME),30s) $$pkg; done; done
 
 bench: build images ## compare with runc, runsc, bwrap and docker; write docs/benchmarks.md
 	cd bench/runsc && $(BUILD) -ldflags '-s -w' -o ../../bin/runsc gvisor.dev/gvisor/runsc
@@ -54,14 +56,11 @@ bench: build images ## compare with runc, runsc, bwrap and docker; write docs/be
 
 lint: ## formatting, vet, staticcheck and our bans (.golangci.yml gives the reasons)
 	$(TOOL) golangci-lint run ./...
-
 generate: ## regenerate committed generated files
 	$(GO) generate ./...
-
 generate-diff:
 	@before=$$(git diff | sha256sum); $(MAKE) --no-print-directory generate; test "$$before" = "$$(git diff | sha256sum)" || \
 	  { git --no-pager diff --stat; echo "generated files differ: commit what make generate wrote"; exit 1; }
-
 locks: ## resolve the lab images' packages anew with apt, rewrite the committed locks
 	$(GO) run ./image/recipe/cmd/locks image/recipe/locks
 
@@ -77,5 +76,4 @@ release: check test deb ## everything, plus known vulnerabilities (needs network
 
 clean: ## remove what make built; images in .silk stay
 	rm -rf bin dist $(EMBED)/silk-sentry*
-
-.PHONY: help demo build images install test test-short race fuzz bench lint generate generate-diff locks check deb release clean
+.PHONY: help demo build images install test test-cgroup2 test-short race fuzz bench lint generate generate-diff locks check deb release clean
