@@ -8,7 +8,9 @@ IMAGES      ?= lab:text lab:python lab:node lab:repo
 VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 BUILD       := $(GO) build -trimpath -buildvcs=false
 EMBED       := driver/gvisor/sentrybin/files
-TOOL        := $(GO) tool -modfile=tools/go.mod
+# $(call images,TAG...) builds those that are missing or older than the code and the locks that make them.
+images = @for i in $(1); do t=$$SILK_HOME/images/tags/$$i; [ -f $$t ] && \
+  [ -z "$$(find image -name '*_test.go' -o -type f -newer $$t -print -quit)" ] || bin/silk image build $$i; done
 # FAST are the packages that do not link the sandbox kernel, WHOLE the others and the tests of silk as one piece.
 FAST  = $(shell $(GO) list -f '{{.ImportPath}} {{join .Deps " "}}' ./... | grep -v -e ' gvisor.dev/' -e '^[^ ]*/tests/' | cut -d' ' -f1)
 WHOLE = $(filter-out $(FAST),$(shell $(GO) list ./...))
@@ -17,7 +19,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' Makefile
 
 demo: build ## build silk and three images, run the examples in sandboxes
-	bin/silk image build lab:text lab:python lab:node
+	$(call images,lab:text lab:python lab:node)
 	@examples/demo
 
 build: ## build bin/silk with its sandbox kernel inside (the first build takes minutes)
@@ -27,7 +29,7 @@ build: ## build bin/silk with its sandbox kernel inside (the first build takes m
 	$(BUILD) -ldflags '-s -w -X main.version=$(VERSION)' -o bin/silk ./cmd/silk
 
 images: build ## build the lab images into $SILK_HOME (default: .silk)
-	bin/silk image build $(IMAGES)
+	$(call images,$(IMAGES))
 
 install: $(if $(shell command -v $(GO)),build images) ## install silk, its manual, completions and images under PREFIX (/usr/local)
 	IMAGES='$(IMAGES)' deploy/install $(or $(PREFIX),/usr/local)
@@ -36,14 +38,14 @@ test: build images ## every test that this machine can run, real sandboxes inclu
 	SILK_TEST_HOME=$(SILK_HOME) $(GO) test -p 2 -timeout 30m $(if $(filter rest,$(SCOPE)),$(WHOLE),./...)
 
 test-cgroup2: build ## limits under cgroup v2: Debian's kernel in QEMU (package qemu-system-x86), some minutes
-	bin/silk image build lab:text
+	$(call images,lab:text)
 	$(GO) run -buildvcs=false ./tests/cgroup2/boot -home $(SILK_HOME)
 
 test-short: ## tests that need no privileges, no images and no sandbox kernel
 	$(GO) test -short -p 2 $(FAST)
 
 race: build ## tests under the race detector, without the sandbox kernel (needs gcc)
-	bin/silk image build lab:text
+	$(call images,lab:text)
 	SILK_TEST_HOME=$(SILK_HOME) CGO_ENABLED=1 $(GO) test -race -p 2 -timeout 20m $(FAST)
 
 fuzz: ## every fuzz target for FUZZTIME (30s)
@@ -55,7 +57,7 @@ bench: build images ## compare with runc, runsc, bwrap and docker; write docs/be
 	$(GO) run -buildvcs=false ./bench -out docs/benchmarks.md
 
 lint: ## formatting, vet, staticcheck and our bans (.golangci.yml gives the reasons)
-	$(TOOL) golangci-lint run ./...
+	$(GO) tool -modfile=tools/go.mod golangci-lint run ./...
 generate: ## regenerate committed generated files
 	$(GO) generate ./...
 generate-diff:
@@ -71,9 +73,8 @@ deb: build images ## build Debian packages in dist, the same bytes for the same 
 	IMAGES='$(IMAGES)' deploy/deb/build $(VERSION)
 
 release: check test deb ## everything, plus known vulnerabilities (needs network) and checksums
-	$(TOOL) govulncheck ./...
+	$(GO) tool -modfile=tools/go.mod govulncheck ./...
 	cd dist && sha256sum *.deb > SHA256SUMS
-
 clean: ## remove what make built; images in .silk stay
 	rm -rf bin dist $(EMBED)/silk-sentry*
 .PHONY: help demo build images install test test-cgroup2 test-short race fuzz bench lint generate generate-diff locks check deb release clean
