@@ -154,6 +154,9 @@ func TestEROFSReadsBackTheSame(t *testing.T) {
 			t.Errorf("%q: owned by %d:%d", name, stat.UID, stat.GID)
 		}
 		inodes[name] = stat.Ino
+		if at := stat.Ino * erofsSlot; raw[at]&1 == 1 && at%erofsBlock > erofsBlock-erofsExtended {
+			t.Errorf("%q: its inode crosses a block", name)
+		}
 		// info.Mode() of go-erofs v0.3.1 lacks the sticky bit; its Stat has it.
 		got[cleaned(name)] = fmt.Sprintf("%v %d %d %q", stat.Mode, info.ModTime().Unix(), stat.Nlink, content)
 		return nil
@@ -202,7 +205,11 @@ func TestEROFSStoresEqualContentsOnce(t *testing.T) {
 		}})
 	}
 	one = many[:1]
-	small, large := len(encode(t, build(t, one))), len(encode(t, build(t, many)))
+	tree := build(t, many)
+	if tree.end != int64(len(content)) {
+		t.Errorf("%d bytes in the temporary file, want %d", tree.end, len(content))
+	}
+	small, large := len(encode(t, build(t, one))), len(encode(t, tree))
 	if large != small {
 		t.Errorf("one copy takes %d bytes, ten take %d", small, large)
 	}

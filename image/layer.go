@@ -233,7 +233,7 @@ const drainMax = 64 << 20
 func (a *archiveReader) drain() error {
 	n, err := io.Copy(io.Discard, io.LimitReader(a, drainMax+1))
 	if err == nil && n > drainMax {
-		err = errors.New("it goes on after its end marker")
+		err = fmt.Errorf("it goes on after its end marker: %w", ErrTooLarge)
 	}
 	if err != nil {
 		return fmt.Errorf("read the end of the archive: %w", err)

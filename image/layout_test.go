@@ -264,6 +264,13 @@ func TestLayoutRefuses(t *testing.T) {
 		{"a digest that is a path", func(d string) error {
 			return index(d, `{"manifests":[{"mediaType":"`+mediaManifest+`","digest":"sha256:../../../etc/passwd"}]}`)
 		}, nil},
+		{"two manifests for one platform", func(d string) error {
+			data, err := os.ReadFile(filepath.Join(d, "index.json"))
+			if err != nil {
+				return err
+			}
+			return index(d, strings.ReplaceAll(string(data), "arm64", "amd64"))
+		}, nil},
 		{"a huge index", func(d string) error { return index(d, strings.Repeat(" ", 9<<20)) }, ErrTooLarge},
 	} {
 		t.Run(test.name, func(t *testing.T) {

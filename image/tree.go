@@ -233,9 +233,6 @@ func (t *Tree) AddHardlink(name, target string) error {
 	if err != nil {
 		return err
 	}
-	if parent.children[base] == entry.node {
-		return nil
-	}
 	return t.put(op, name, parent, base, entry.node)
 }
 

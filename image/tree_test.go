@@ -144,6 +144,9 @@ func TestTreeReplacesAndRemoves(t *testing.T) {
 	if err := tree.AddHardlink("/c", "b"); err != nil {
 		t.Fatal(err)
 	}
+	if err := tree.AddHardlink("/b", "/b"); err != nil {
+		t.Fatal(err)
+	}
 	addFile(t, tree, "/a", "two") // b and c keep the old content
 	addSymlink(t, tree, "/c", "a")
 	if err := tree.Chmod("/c", 0o600|fs.ModeSetuid); err != nil {
