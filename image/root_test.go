@@ -54,7 +54,7 @@ func TestOpenRootChecksASystemImageOnce(t *testing.T) {
 	if _, err := os.Stat(stamp); err != nil {
 		t.Fatalf("not remembered: %v", err)
 	}
-	damage(t, store.system.blob(img.Digest), img.SizeBytes-1)
+	damage(t, store.system[0].blob(img.Digest), img.SizeBytes-1)
 	if _, err := store.OpenRoot(img); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("a changed file was opened: %v", err)
 	}

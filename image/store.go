@@ -12,12 +12,15 @@ import (
 
 // Config says where images are kept. At least one of the directories must be given.
 type Config struct {
-	Home   string // the user's own store, read and written; made when first written; empty means read-only use
-	System string // a store that is only read, such as /usr/share/silk/images; need not exist; empty means none
+	Home   string   // the user's own store, read and written; made when first written; empty means read-only use
+	System string   // a store that is only read, such as /usr/share/silk/images; need not exist; empty means none
+	More   []string // further stores like System, in the order in which they are looked up after it
 }
 
-// Store keeps images in a home directory and finds them there, then in a system directory. It holds no state besides
+// Store keeps images in a home directory and finds them there, then in system directories. It holds no state besides
 // the files, so any number of processes may use the same directories at once, and one Store any number of goroutines.
+//
+// Without a home there is nowhere to remember that a system image was checked, so it is checked at each use.
 //
 // In each directory:
 //
@@ -28,11 +31,11 @@ type Config struct {
 //	checked/HEX             home only: this image of the system store had the right digest, see OpenRoot
 //	lock                    held shared while something is added, exclusively while something is removed
 type Store struct {
-	home   place
-	system place
+	home   place // empty if there is none
+	system []place
 }
 
-// place is one of the directories of a store; empty if there is none.
+// place is one of the directories of a store.
 type place string
 
 func (p place) blob(d Digest) string {
@@ -48,7 +51,7 @@ type Image struct {
 	Digest    Digest
 	Tags      []string // sorted; only [Store.List] fills it
 	SizeBytes int64
-	System    bool // in the system store, so it cannot be removed
+	System    bool // in a system store, so it cannot be removed
 
 	place place
 }
@@ -76,21 +79,24 @@ func (e *notFoundError) Is(target error) bool {
 
 // Open opens the stores. It reads nothing yet.
 func Open(config Config) (*Store, error) {
-	if config.Home == "" && config.System == "" {
-		return nil, errors.New("open image store: neither a home nor a system directory is given")
-	}
 	home, err := placeAt(config.Home)
 	if err != nil {
 		return nil, err
 	}
-	system, err := placeAt(config.System)
-	if err != nil {
-		return nil, err
+	s := &Store{home: home}
+	for _, dir := range slices.Concat([]string{config.System}, config.More) {
+		p, err := placeAt(dir)
+		if err != nil {
+			return nil, err
+		}
+		if p != "" && !slices.Contains(s.places(), p) {
+			s.system = append(s.system, p)
+		}
 	}
-	if system == home {
-		system = ""
+	if len(s.places()) == 0 {
+		return nil, errors.New("open image store: neither a home nor a system directory is given")
 	}
-	return &Store{home, system}, nil
+	return s, nil
 }
 
 func placeAt(dir string) (place, error) {
@@ -106,14 +112,17 @@ func placeAt(dir string) (place, error) {
 
 // places lists the directories in the order of look-up.
 func (s *Store) places() []place {
-	return slices.DeleteFunc([]place{s.home, s.system}, func(p place) bool { return p == "" })
+	if s.home == "" {
+		return s.system
+	}
+	return slices.Concat([]place{s.home}, s.system)
 }
 
 // minPrefix is how many digits of a digest name an image.
 const minPrefix = 12
 
 // Resolve finds an image by tag, digest, or the first 12 or more digits of one ("sha256:" may be left out), in the
-// home store, then in the system store. ErrNotFound if there is none.
+// home store, then in the system stores. ErrNotFound if there is none.
 func (s *Store) Resolve(ref string) (Image, error) {
 	if prefix := strings.TrimPrefix(ref, digestPrefix); len(prefix) >= minPrefix && len(prefix) <= 64 && isHex(prefix) {
 		return s.resolvePrefix(ref, prefix)
@@ -167,7 +176,7 @@ func (s *Store) find(d Digest) (Image, error) {
 		info, err := os.Lstat(p.blob(d))
 		switch {
 		case err == nil:
-			return Image{Digest: d, SizeBytes: info.Size(), System: p == s.system, place: p}, nil
+			return Image{Digest: d, SizeBytes: info.Size(), System: p != s.home, place: p}, nil
 		case !errors.Is(err, fs.ErrNotExist):
 			return Image{}, fmt.Errorf("find image %s: %w", d.Short(), err)
 		}
@@ -175,7 +184,7 @@ func (s *Store) find(d Digest) (Image, error) {
 	return Image{}, fmt.Errorf("find image %s: %w", d.Short(), fs.ErrNotExist)
 }
 
-// blobs lists the images of both places, those of the home first, each digest once.
+// blobs lists the images of all places, those of the home first, each digest once.
 func (s *Store) blobs() ([]Image, error) {
 	var images []Image
 	seen := map[Digest]bool{}
@@ -198,7 +207,7 @@ func (s *Store) blobs() ([]Image, error) {
 				return nil, fmt.Errorf("list images: %w", err)
 			}
 			seen[d] = true
-			images = append(images, Image{Digest: d, SizeBytes: info.Size(), System: p == s.system, place: p})
+			images = append(images, Image{Digest: d, SizeBytes: info.Size(), System: p != s.home, place: p})
 		}
 	}
 	return images, nil

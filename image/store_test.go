@@ -211,6 +211,19 @@ func TestSystemStore(t *testing.T) {
 		t.Errorf("%+v, %v", result, err)
 	}
 
+	more := t.TempDir()
+	third := putText(t, openStore(t, Config{Home: more}), "third", "lab:a", "lab:c")
+	all := openStore(t, Config{Home: home, System: system, More: []string{"", system, home, more}})
+	if len(all.system) != 2 {
+		t.Errorf("system stores: %v", all.system)
+	}
+	if got, err := all.Resolve("lab:c"); err != nil || !got.System || got.Digest != third.Digest {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if got, err := all.Resolve("lab:a"); err != nil || got.Digest != own.Digest {
+		t.Errorf("%+v, %v", got, err)
+	}
+
 	only := openStore(t, Config{System: system})
 	if _, err := only.Put(t.Context(), build(t, nil).WriteEROFS, Meta{}); !errors.Is(err, ErrReadOnly) {
 		t.Errorf("Put: %v", err)
@@ -218,7 +231,7 @@ func TestSystemStore(t *testing.T) {
 	if _, err := openStore(t, Config{System: filepath.Join(system, "none")}).Resolve("lab:a"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("no store at all: %v", err)
 	}
-	if same := openStore(t, Config{Home: system, System: system + "/"}); same.system != "" {
+	if same := openStore(t, Config{Home: system, System: system + "/"}); len(same.system) > 0 {
 		t.Error("a store is its own system store")
 	}
 	if _, err := Open(Config{}); err == nil {

@@ -119,23 +119,11 @@ func openStores(c config, home string) (imageStores, error) {
 			found = append(found, dir)
 		}
 	}
-	first := ""
-	if len(found) > 0 {
-		first, found = found[0], found[1:]
-	}
-	store, err := image.Open(image.Config{Home: own, System: first})
+	store, err := image.Open(image.Config{Home: own, More: found}) // one, so that all share what home remembers
 	if err != nil {
 		return nil, err
 	}
-	stores := imageStores{store}
-	for _, dir := range found {
-		store, err := image.Open(image.Config{System: dir})
-		if err != nil {
-			return nil, err
-		}
-		stores = append(stores, store)
-	}
-	return stores, nil
+	return imageStores{store}, nil
 }
 
 // own is the store that is written.
