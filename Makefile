@@ -50,7 +50,7 @@ race: build ## tests under the race detector, without the sandbox kernel (needs 
 
 fuzz: ## every fuzz target for FUZZTIME (30s)
 	@for pkg in $(FAST); do for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
-	  $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(or $(FUZZTIME),30s) $$pkg; done; done
+	  $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(or $(FUZZTIME),30s) -fuzzminimizetime 10x $$pkg; done; done
 
 bench: build images ## compare with runc, runsc, bwrap and docker; write docs/benchmarks.md
 	cd bench/runsc && $(BUILD) -ldflags '-s -w' -o ../../bin/runsc gvisor.dev/gvisor/runsc
