@@ -24,6 +24,9 @@ type Fake struct {
 	StartErr error // if not nil, Start fails with it before anything else
 	WaitErr  error // if not nil, Wait fails with it at the end, as if the host had lost the sandbox
 
+	// DrainAtStart calls Drain before Fill, as drivers do that connect all streams first. Its bytes come at the end.
+	DrainAtStart bool
+
 	// Started, if not nil, is called in Start after Fill and before the program's first operation.
 	Started func(spec driver.Spec)
 
@@ -56,8 +59,12 @@ func (f *Fake) Start(ctx context.Context, spec driver.Spec) (_ driver.Sandbox, e
 	defer func() {
 		if err != nil {
 			s.closeAll()
+			s.closeDrain()
 		}
 	}()
+	if f.DrainAtStart && spec.Drain != nil {
+		s.openDrain()
+	}
 	if spec.Fill != nil {
 		if err := fill(s.files, spec.Fill); err != nil {
 			return nil, fmt.Errorf("fill workspace: %w", err)
@@ -112,7 +119,12 @@ type sandbox struct {
 	now       chan struct{} // closed by the first Kill(KillNow)
 	ended     chan struct{} // closed when the main process has ended
 	offspring sync.WaitGroup
-	resized   chan struct{}
+
+	reader  *io.PipeReader // of the final workspace, if Drain was called
+	writer  *io.PipeWriter
+	drained chan error
+
+	resized chan struct{}
 
 	exit driver.Exit
 }
@@ -221,45 +233,59 @@ func (s *sandbox) Wait() (driver.Exit, error) {
 	return s.exit, err
 }
 
+// openDrain calls Drain, whose stream comes later.
+func (s *sandbox) openDrain() {
+	s.reader, s.writer = io.Pipe()
+	s.drained = make(chan error, 1)
+	go func() {
+		err := s.spec.Drain(s.reader)
+		s.reader.Close() // a Drain that stops early ends the packing
+		s.drained <- err
+	}()
+}
+
+// closeDrain ends a Drain whose stream never comes.
+func (s *sandbox) closeDrain() {
+	if s.drained != nil {
+		s.writer.CloseWithError(errors.New("the sandbox did not start"))
+		<-s.drained
+	}
+}
+
 func (s *sandbox) drain() error {
 	if s.spec.Drain == nil {
 		return nil
 	}
-	if isClosed(s.now) {
-		s.exit.DrainErr = errors.New("killed at once")
-		return nil
+	if s.drained == nil {
+		s.openDrain()
 	}
-	r, w := io.Pipe()
 	packed := make(chan struct{})
-	go func() {
-		defer close(packed)
-		w.CloseWithError(pack(w, s.files))
-	}()
-	stop := make(chan struct{})
 	watched := make(chan struct{})
-	go func() { // a KillNow during the drain loses the workspace
+	go func() { // a KillNow loses the workspace, also in the middle of it
 		defer close(watched)
 		select {
 		case <-s.now:
-			r.CloseWithError(errors.New("killed at once"))
-			w.CloseWithError(errors.New("killed at once"))
-		case <-stop:
+			s.writer.CloseWithError(errKilled)
+		case <-packed:
 		}
 	}()
-	err := s.spec.Drain(r)
-	close(stop)
-	r.Close() // a Drain that stops early ends the packing
-	<-packed
-	<-watched
-	if isClosed(s.now) {
-		s.exit.DrainErr = errors.New("killed at once")
-		return nil
+	if !isClosed(s.now) {
+		s.writer.CloseWithError(pack(s.writer, s.files))
 	}
-	if err != nil {
+	close(packed)
+	<-watched
+	s.writer.CloseWithError(errKilled) // if nothing was packed; otherwise it is closed
+	err := <-s.drained
+	switch {
+	case isClosed(s.now):
+		s.exit.DrainErr = errKilled
+	case err != nil:
 		return fmt.Errorf("drain workspace: %w", err)
 	}
 	return nil
 }
+
+var errKilled = errors.New("killed at once")
 
 // Resize tells a program that waits in the operation "resized".
 func (s *sandbox) Resize(columns, rows uint16) error {

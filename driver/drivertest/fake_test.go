@@ -4,6 +4,7 @@ package drivertest
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -62,10 +63,13 @@ func image(t *testing.T) *os.File {
 }
 
 func TestFakeConforms(t *testing.T) {
-	fake := &Fake{}
-	Run(t, func(*testing.T) driver.Driver { return fake }, image, fakes)
-	if n := fake.Running(); n != 0 {
-		t.Errorf("%d sandboxes are left", n)
+	for _, fake := range []*Fake{{}, {DrainAtStart: true}} {
+		t.Run(fmt.Sprintf("drain at start %t", fake.DrainAtStart), func(t *testing.T) {
+			Run(t, func(*testing.T) driver.Driver { return fake }, image, fakes)
+			if n := fake.Running(); n != 0 {
+				t.Errorf("%d sandboxes are left", n)
+			}
+		})
 	}
 }
 
