@@ -49,7 +49,10 @@ try:
 except ImportError:
     pass
 else:
-    import matplotlib.font_manager
+    from matplotlib import font_manager as fonts
+    for known in fonts.fontManager.ttflist, fonts.fontManager.afmlist: # directories list their files in any order
+        known.sort(key=lambda f: (f.fname, f.style, str(f.weight)))
+    fonts.json_dump(fonts.fontManager, os.path.join(matplotlib.get_cachedir(), f"fontlist-v{fonts.FontManager.__version__}.json"))
 `
 
 // compileJob says how to compile the Python files in t; ok is false if there is no Python in it.
