@@ -1,0 +1,109 @@
+package sentrybin
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func executable(t *testing.T, mode fs.FileMode) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte("kernel"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestLocateExplicit(t *testing.T) {
+	good := executable(t, 0o555)
+	if got, err := Locate(good, ""); got != good || err != nil {
+		t.Errorf("Locate(%q) = %q, %v", good, got, err)
+	}
+	for _, mode := range []fs.FileMode{0o775, 0o757} {
+		if _, err := Locate(executable(t, mode), ""); err == nil || !strings.Contains(err.Error(), "chmod go-w") {
+			t.Errorf("a kernel of mode %o: %v, want what to do about it", mode, err)
+		}
+	}
+	if _, err := Locate(t.TempDir(), ""); err == nil {
+		t.Error("a directory was taken for a kernel")
+	}
+	if _, err := Locate("/nonexistent", ""); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a kernel that is not there: %v", err)
+	}
+}
+
+// TestLocateEmbedded holds for a silk with a kernel inside and for one without.
+func TestLocateEmbedded(t *testing.T) {
+	home := t.TempDir()
+	path, err := Locate("", home)
+	digest, embeddedErr := files.ReadFile("files/" + name + ".sha256")
+	if embeddedErr != nil {
+		if !errors.Is(err, ErrNotBuilt) {
+			t.Errorf("without a kernel: %q, %v, want ErrNotBuilt", path, err)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != strings.TrimSpace(string(digest)) {
+		t.Errorf("the unpacked kernel is not the embedded one")
+	}
+	// One that was cut short is unpacked again.
+	if err := os.Truncate(path, 10); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := Locate("", home); again != path || err != nil {
+		t.Errorf("after a crash: %q, %v", again, err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Size() != int64(len(content)) {
+		t.Errorf("the kernel that was cut short was not replaced: %v", err)
+	}
+}
+
+func TestPruneDirs(t *testing.T) {
+	dir := t.TempDir()
+	old, own := strings.Repeat("a", 64), strings.Repeat("b", 64)
+	for _, d := range []string{old, own, "notes"} {
+		if err := os.Mkdir(filepath.Join(dir, d), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{filepath.Join(dir, old)}
+	for _, dry := range []bool{true, false} {
+		got, err := pruneDirs(dir, own, entries, dry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("dry %t: %s", dry, d)
+		}
+		if _, err := os.Stat(want[0]); (err == nil) != dry {
+			t.Errorf("dry %t: the old kernel: %v", dry, err)
+		}
+	}
+	for _, d := range []string{own, "notes"} {
+		if _, err := os.Stat(filepath.Join(dir, d)); err != nil {
+			t.Errorf("%s: %v", d, err)
+		}
+	}
+}
