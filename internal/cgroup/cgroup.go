@@ -27,28 +27,30 @@ const periodMicros = 100_000
 
 func quotaMicros(cpus float64) int64 { return int64(cpus * periodMicros) }
 
-// prefix begins the name of every group of ours. The rest is the maker's pid and start time, so that a sweep tells the
-// groups of living silks from leftovers, and a number.
+// prefix begins the name of every group of ours. The rest is the maker's PID namespace, pid and start time, so that a
+// sweep tells the groups of living silks from leftovers, and a number.
 const prefix = "silk-"
 
 type maker struct {
+	namespace uint64 // inode of its PID namespace, namespaces(7); a pid means nothing outside of it
 	pid       int
 	startTime uint64 // clock ticks since boot, field 22 of proc_pid_stat(5)
 }
 
 func (m maker) name(n int64) string {
-	return fmt.Sprintf("%s%d-%d-%d", prefix, m.pid, m.startTime, n)
+	return fmt.Sprintf("%s%d-%d-%d-%d", prefix, m.namespace, m.pid, m.startTime, n)
 }
 
 // parseName is the reverse of name; ok is false for any other directory.
 func parseName(name string) (m maker, ok bool) {
 	rest, ok := strings.CutPrefix(name, prefix)
 	parts := strings.Split(rest, "-")
-	if !ok || len(parts) != 3 {
+	if !ok || len(parts) != 4 {
 		return m, false
 	}
-	pid, err1 := strconv.Atoi(parts[0])
-	start, err2 := strconv.ParseUint(parts[1], 10, 64)
-	_, err3 := strconv.ParseInt(parts[2], 10, 64)
-	return maker{pid, start}, err1 == nil && err2 == nil && err3 == nil && pid > 0
+	namespace, err0 := strconv.ParseUint(parts[0], 10, 64)
+	pid, err1 := strconv.Atoi(parts[1])
+	start, err2 := strconv.ParseUint(parts[2], 10, 64)
+	_, err3 := strconv.ParseInt(parts[3], 10, 64)
+	return maker{namespace, pid, start}, errors.Join(err0, err1, err2, err3) == nil && pid > 0
 }

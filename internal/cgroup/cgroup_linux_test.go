@@ -59,11 +59,17 @@ func TestSweepRemovesOnlyGroupsOfTheDead(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer mine.Remove(context.Background())
-	dead := &Root{Version: r.Version, dirs: r.dirs, self: maker{pid: 1 << 22, startTime: 1}}
+	dead := &Root{Version: r.Version, dirs: r.dirs, self: maker{r.self.namespace, 1 << 22, 1}}
 	left, err := dead.New()
 	if err != nil {
 		t.Fatal(err)
 	}
+	elsewhere := &Root{Version: r.Version, dirs: r.dirs, self: maker{r.self.namespace + 1, 1 << 22, 1}}
+	foreign, err := elsewhere.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer foreign.Remove(context.Background())
 	if err := r.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -73,14 +79,17 @@ func TestSweepRemovesOnlyGroupsOfTheDead(t *testing.T) {
 	if _, err := os.Stat(mine.dirs[0]); err != nil {
 		t.Errorf("the group of a living silk is gone: %v", err)
 	}
+	if _, err := os.Stat(foreign.dirs[0]); err != nil {
+		t.Errorf("a group from another PID namespace is gone: %v", err)
+	}
 }
 
 func TestNames(t *testing.T) {
-	m := maker{42, 777}
+	m := maker{4026531836, 42, 777}
 	if got, ok := parseName(m.name(3)); !ok || got != m {
 		t.Errorf("parseName(%q) = %v, %v", m.name(3), got, ok)
 	}
-	for _, name := range []string{"silk", "silk-", "silk-a-1-2", "silk-1-2", "silk-1-2-3-4", "other-1-2-3", "silk-0-1-1", "silk--1-1-1"} {
+	for _, name := range []string{"silk", "silk-", "silk-1-a-1-2", "silk-1-2-3", "silk-1-2-3-4-5", "other-1-2-3-4", "silk-1-0-1-1", "silk-1--1-1-1", "silk--1-1-1-1"} {
 		if _, ok := parseName(name); ok {
 			t.Errorf("parseName(%q) took a name that is not ours", name)
 		}

@@ -88,8 +88,10 @@ func parent2(m mount, own string, uid int) (string, error) {
 		return "", fmt.Errorf("this process is in the topmost group, %s, and a user cannot make groups in it", group)
 	}
 	dir := filepath.Dir(group)
-	if unix.Access(dir, unix.W_OK) != nil {
-		return "", fmt.Errorf("%s is not delegated to this user", dir)
+	for _, name := range []string{"", "cgroup.procs"} { // both belong to a delegation, cgroups(7)
+		if unix.Access(filepath.Join(dir, name), unix.W_OK) != nil {
+			return "", fmt.Errorf("%s is not delegated to this user", dir)
+		}
 	}
 	return dir, enable(dir)
 }

@@ -106,7 +106,19 @@ func (g *Group) Limit(l Limits) error {
 		}
 	}
 	if l.MemoryBytes > 0 {
-		return g.noSwap(l.MemoryBytes)
+		return errors.Join(g.noSwap(l.MemoryBytes), g.killWhole())
+	}
+	return nil
+}
+
+// killWhole lets the kernel end all processes of the group when memory runs out, not the one it finds largest: what is
+// left of a sandbox is none. Version 1 cannot do it.
+func (g *Group) killWhole() error {
+	if g.root.Version != 2 {
+		return nil
+	}
+	if err := write(g.file("memory", "memory.oom.group"), "1"); err != nil && !errors.Is(err, fs.ErrNotExist) { // Linux 4.19
+		return fmt.Errorf("limit control group: %w", err)
 	}
 	return nil
 }
@@ -189,7 +201,12 @@ func killAll(dir string) {
 	}
 }
 
-// Sweep removes groups whose maker is gone, and kills what is in them. Groups of living silks are not touched.
+// foreignAge is the age at which an empty group from another PID namespace is a leftover: a living silk's is empty for
+// the moment between its making and the first fork.
+const foreignAge = time.Hour
+
+// Sweep removes groups whose maker is gone, and kills what is in them. Groups of living silks are not touched, nor is
+// any group with processes whose maker is in another PID namespace: whether that one lives cannot be seen from here.
 func (r *Root) Sweep(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
@@ -202,10 +219,16 @@ func (r *Root) Sweep(ctx context.Context) error {
 		}
 		for _, e := range entries {
 			m, ok := parseName(e.Name())
-			if !ok || !e.IsDir() || alive(m) {
-				continue
+			dir := filepath.Join(parent, e.Name())
+			switch {
+			case !ok || !e.IsDir():
+			case m.namespace != r.self.namespace:
+				if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > foreignAge {
+					_ = unix.Rmdir(dir) // refused if a process is in it
+				}
+			case !alive(m):
+				errs = append(errs, removeDir(ctx, dir))
 			}
-			errs = append(errs, removeDir(ctx, filepath.Join(parent, e.Name())))
 		}
 	}
 	return errors.Join(errs...)
@@ -213,8 +236,12 @@ func (r *Root) Sweep(ctx context.Context) error {
 
 // current is this process as a maker of groups.
 func current() (maker, error) {
+	var namespace unix.Stat_t
+	if err := unix.Stat("/proc/self/ns/pid", &namespace); err != nil {
+		return maker{}, fmt.Errorf("identify PID namespace: %w", err)
+	}
 	start, err := startTime(os.Getpid())
-	return maker{os.Getpid(), start}, err
+	return maker{namespace.Ino, os.Getpid(), start}, err
 }
 
 // alive says whether the process that made a group still runs. A pid that was given again has another start time.
