@@ -55,5 +55,8 @@ var Defaults = Limits{
 	OutputBytes:    10 << 20,
 }
 
-// CommonIgnore are base names that are never artifacts under any profile: caches, and the directory that silk uses.
-var CommonIgnore = []string{".cache", ".git", ".silk", "__pycache__", "node_modules"}
+// CommonIgnore are base names that are never artifacts under any profile: caches, what interactive programs remember, and
+// the directory that silk uses. It is sorted.
+var CommonIgnore = []string{
+	".bash_history", ".cache", ".git", ".node_repl_history", ".python_history", ".silk", ".sqlite_history", "__pycache__", "node_modules",
+}

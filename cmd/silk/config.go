@@ -130,7 +130,7 @@ func makeHome(home string) error {
 		mode = 0o755
 	}
 	if err := os.MkdirAll(home, mode); err != nil {
-		return fmt.Errorf("make state directory (choose another one with --home or SILK_HOME): %w", err)
+		return &hostError{fmt.Errorf("make state directory (choose another one with --home or SILK_HOME): %w", err)}
 	}
 	return nil
 }

@@ -35,6 +35,13 @@ func (e *missingError) Error() string { return e.text }
 
 func missingf(format string, args ...any) error { return &missingError{fmt.Sprintf(format, args...)} }
 
+// hostError is the host's fault, whatever it is made of: a state directory that cannot be made is no missing file of the
+// user's.
+type hostError struct{ err error }
+
+func (e *hostError) Error() string { return e.err.Error() }
+func (e *hostError) Unwrap() error { return e.err }
+
 // endError is the end of a run, which has been reported already.
 type endError struct{ status int }
 
@@ -56,6 +63,7 @@ func classify(err error) (run.Kind, run.Reason) {
 		unknown     *profile.UnknownError
 		yaml        *strictyaml.Error
 		missing     *missingError
+		host        *hostError
 		ambiguous   *record.AmbiguousError
 		refused     *image.RefusedError
 		brokenTrail *audit.BrokenError
@@ -63,6 +71,8 @@ func classify(err error) (run.Kind, run.Reason) {
 	switch {
 	case errors.As(err, &denial):
 		return run.Denied, ""
+	case errors.As(err, &host):
+		return run.Error, run.ReasonHost
 	case errors.As(err, &unread), errors.As(err, &usage), errors.As(err, &unknown), errors.As(err, &yaml), errors.As(err, &ambiguous):
 		return run.Error, run.ReasonUsage
 	case errors.As(err, &missing), errors.Is(err, fs.ErrNotExist), errors.Is(err, image.ErrNotFound), errors.Is(err, record.ErrNotFound):

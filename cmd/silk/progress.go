@@ -44,11 +44,13 @@ func (p *progressView) report(done, total int64, what string) {
 	if !p.terminal {
 		if now.Sub(p.line) >= lineWait || what != p.what {
 			p.line, p.what = now, what
-			text := sizeText(done)
+			text := what
 			if total > 0 {
-				text = fmt.Sprintf("%s of %s (%d %%)", text, sizeText(total), done*100/total)
+				text += fmt.Sprintf(": %s of %s (%d %%)", sizeText(done), sizeText(total), done*100/total)
+			} else if done > 0 {
+				text += ": " + sizeText(done)
 			}
-			p.app.errorf("%s: %s", what, text)
+			p.app.errorf("%s", text)
 		}
 		return
 	}
@@ -59,6 +61,8 @@ func (p *progressView) report(done, total int64, what string) {
 			progressbar.OptionSetWriter(p.app.err),
 			progressbar.OptionSetDescription(what),
 			progressbar.OptionShowBytes(true),
+			progressbar.OptionShowTotalBytes(true),
+			progressbar.OptionShowCount(),
 			progressbar.OptionUseIECUnits(true),
 			progressbar.OptionSetWidth(24),
 			progressbar.OptionThrottle(100*time.Millisecond),

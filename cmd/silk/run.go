@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -86,8 +87,8 @@ func (a *app) run(f *runFlags, cmd *cobra.Command, args []string) error {
 	if f.trace {
 		trace.print(a.err)
 	}
-	if err = errors.Join(err, closeEngine()); err != nil {
-		a.errorf("after the run: %v", err)
+	if err = errors.Join(err, closeEngine()); err != nil && (outcome.Message == "" || !strings.Contains(err.Error(), outcome.Message)) {
+		a.errorf("after the run: %v", err) // what the outcome does not say already
 	}
 	if status := outcome.ExitStatus(); status != 0 {
 		return &endError{status}

@@ -15,7 +15,7 @@ import (
 
 // snapshot packs a directory of a store into a read-only file system for one run, in a file that has no name any more.
 // Links are kept as links, which lead to somewhere inside the sandbox or nowhere; fifos, sockets and devices are left out.
-func snapshot(ctx context.Context, path string) (_ *os.File, err error) {
+func snapshot(ctx context.Context, path string) (*os.File, error) {
 	if info, err := os.Stat(path); err != nil {
 		return nil, err
 	} else if !info.IsDir() {
@@ -43,22 +43,27 @@ func snapshot(ctx context.Context, path string) (_ *os.File, err error) {
 	if err != nil {
 		return nil, err
 	}
+	return writeNameless(tree.WriteEROFS)
+}
+
+// writeNameless makes a temporary file of what write writes, opened read-only and already without a name.
+func writeNameless(write func(io.Writer) error) (_ *os.File, err error) {
 	out, err := os.CreateTemp("", "silk-mount-*")
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, out.Close())
+	defer func() { err = errors.Join(err, out.Close()) }()
+	in, err := os.Open(out.Name())
+	if err = errors.Join(err, os.Remove(out.Name())); err == nil {
+		err = write(out)
+	}
+	if err != nil {
+		if in != nil {
+			err = errors.Join(err, in.Close())
 		}
-	}()
-	if err := errors.Join(os.Remove(out.Name()), tree.WriteEROFS(out)); err != nil {
 		return nil, err
 	}
-	if _, err := out.Seek(0, io.SeekStart); err != nil {
-		return nil, err
-	}
-	return out, nil
+	return in, nil
 }
 
 func addEntry(tree *image.Tree, root *os.Root, name string, entry fs.DirEntry) error {
