@@ -146,7 +146,7 @@ func (l *life) keepOutput() error {
 	var errs []error
 	for _, c := range l.channels() {
 		errs = append(errs, c.keep.err)
-		if c.keep.kept > record.InlineBytes {
+		if c.keep.kept > record.InlineBytes && c.keep.err == nil {
 			if err := c.keep.spill(); err != nil {
 				errs = append(errs, fmt.Errorf("keep output: %w", err))
 			}

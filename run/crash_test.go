@@ -60,7 +60,7 @@ func TestKilledEngineLeavesARecord(t *testing.T) {
 		}
 		return list
 	}
-	alive := newEngine(t, inHome)
+	alive := newStand(t, inHome)
 	running := unfinished(alive)
 	if len(running) != 1 {
 		t.Fatalf("%d runs are unfinished while the other engine lives, want 1", len(running))
@@ -72,7 +72,7 @@ func TestKilledEngineLeavesARecord(t *testing.T) {
 		t.Error("the killed engine ended well")
 	}
 
-	s := newEngine(t, inHome)
+	s := newStand(t, inHome)
 	if left := unfinished(s); len(left) != 0 {
 		t.Errorf("%d runs are still unfinished", len(left))
 	}
@@ -107,8 +107,9 @@ func TestLeaveKeepsTheLogAndRemovesTheEngine(t *testing.T) {
 }
 
 func TestManyRunsAndEnginesAtOnce(t *testing.T) {
+	testenv.NoLeaks(t)
 	first := newStand(t, nil)
-	second := newEngine(t, func(c *Config) { c.Home = first.home })
+	second := newStand(t, func(c *Config) { c.Home = first.home })
 	var wg sync.WaitGroup
 	for i := range 10 {
 		for _, s := range []*stand{first, second} {
@@ -127,6 +128,7 @@ func TestManyRunsAndEnginesAtOnce(t *testing.T) {
 }
 
 func TestTerminal(t *testing.T) {
+	testenv.NoLeaks(t)
 	s := newStand(t, nil)
 	req := request(`print:up\n`, "resized", "cat")
 	req.Terminal = true
@@ -154,6 +156,7 @@ func TestTerminal(t *testing.T) {
 }
 
 func TestTerminalThatIsCanceled(t *testing.T) {
+	testenv.NoLeaks(t)
 	s := newStand(t, nil)
 	req := request(`print:up\n`, "sleep")
 	req.Terminal = true
@@ -171,6 +174,7 @@ func TestTerminalThatIsCanceled(t *testing.T) {
 }
 
 func TestMounts(t *testing.T) {
+	testenv.NoLeaks(t)
 	owned := t.TempDir()
 	inside, outside := filepath.Join(owned, "data"), t.TempDir()
 	link := filepath.Join(owned, "link")

@@ -66,13 +66,6 @@ func decide(req policy.Request) (policy.Plan, error) {
 
 func newStand(t *testing.T, change func(*Config)) *stand {
 	t.Helper()
-	testenv.NoLeaks(t)
-	return newEngine(t, change)
-}
-
-// newEngine is newStand for a test that has one already, whose background work would look like a leak.
-func newEngine(t *testing.T, change func(*Config)) *stand {
-	t.Helper()
 	s := &stand{T: t, fake: &drivertest.Fake{}, home: t.TempDir()}
 	cfg := Config{Home: s.home, Decide: decide, Drivers: []driver.Driver{s.fake}, Images: oneImage{t}}
 	if change != nil {
@@ -160,6 +153,7 @@ func (s *stand) errorData(run string) string {
 
 // TestOutcomes has one row for each way a run can end.
 func TestOutcomes(t *testing.T) {
+	testenv.NoLeaks(t)
 	lost := errors.New("the sandbox kernel is lost")
 	for _, test := range []struct {
 		name   string
@@ -271,6 +265,7 @@ func TestTimeoutKeepsOutputAndWorkspace(t *testing.T) {
 }
 
 func TestCancel(t *testing.T) {
+	testenv.NoLeaks(t)
 	for _, test := range []struct {
 		name   string
 		before bool
@@ -299,6 +294,7 @@ func TestCancel(t *testing.T) {
 
 // TestNoCodeRunsWithoutRecord: where the state cannot be written, the program does not start.
 func TestNoCodeRunsWithoutRecord(t *testing.T) {
+	testenv.NoLeaks(t)
 	for _, test := range []struct {
 		name  string
 		spoil func(t *testing.T, home string)
@@ -425,6 +421,27 @@ func TestLargeOutputIsCutAndSaid(t *testing.T) {
 	s.checkRecorded(out, "started output_truncated completed")
 }
 
+// TestOutputThatCannotBeKept: where the file cannot be made, the run and its record stand, and say how much was kept.
+func TestOutputThatCannotBeKept(t *testing.T) {
+	testenv.NoLeaks(t)
+	for _, size := range []string{"200000", "3000000"} {
+		t.Run(size, func(t *testing.T) {
+			s := newStand(t, nil)
+			if err := os.WriteFile(filepath.Join(s.home, record.RunsDir), nil, 0o600); err != nil { // no directory
+				t.Fatal(err)
+			}
+			out, err := s.engine.Run(t.Context(), request("flood:"+size), IO{})
+			if err == nil || !strings.Contains(err.Error(), "keep output") || out.Kind != OK || fmt.Sprint(out.Stdout.Bytes) != size {
+				t.Errorf("outcome %+v, %v", out.Kind, err)
+			}
+			entry, err := record.Get(t.Context(), s.db(), out.Run)
+			if err != nil || entry.Record.Stdout.Kept != 0 || entry.Record.Outcome.Kind != string(OK) {
+				t.Errorf("record %+v, %v", entry.Record.Stdout, err)
+			}
+		})
+	}
+}
+
 func TestMediumOutputIsAFile(t *testing.T) {
 	s := newStand(t, nil)
 	out := s.run(request("flood:200000"), IO{})
@@ -437,6 +454,7 @@ func TestMediumOutputIsAFile(t *testing.T) {
 }
 
 func TestStdin(t *testing.T) {
+	testenv.NoLeaks(t)
 	text := strings.Repeat("line\n", 100_000)
 	file := filepath.Join(t.TempDir(), "in")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -487,6 +505,7 @@ func TestStdin(t *testing.T) {
 }
 
 func TestBrokenStdinEndsTheRun(t *testing.T) {
+	testenv.NoLeaks(t)
 	s := newStand(t, nil)
 	req := request("cat", "sleep")
 	req.HasStdin = true
@@ -649,6 +668,7 @@ func TestNewSaysEverythingThatIsWrong(t *testing.T) {
 
 // TestPanicWhileTheProgramRuns: the sandbox ends, and the run has its record.
 func TestPanicWhileTheProgramRuns(t *testing.T) {
+	testenv.NoLeaks(t)
 	s := newStand(t, nil)
 	out, err := s.engine.Run(t.Context(), request("sleep"), IO{Trace: func(step string, _ time.Time) {
 		if step == "program runs" {

@@ -67,7 +67,7 @@ func (l *life) finish(ctx context.Context) error {
 			return err
 		}
 		for _, c := range l.channels() {
-			if c.keep.file != nil || c.keep.kept == 0 {
+			if !c.keep.inline() {
 				continue
 			}
 			if err := record.PutOutput(ctx, tx, l.id, c.name, c.keep.head); err != nil {
@@ -203,8 +203,8 @@ func (l *life) entry() (record.Entry, error) {
 
 func (l *life) channelRecord(c Channel, i int) record.Channel {
 	r := record.Channel{Bytes: c.Bytes, Truncated: c.Truncated, SHA256: c.SHA256}
-	if all := l.channels(); all != nil {
-		r.Kept = all[i].keep.kept
+	if all := l.channels(); all != nil && (all[i].keep.file != nil || all[i].keep.inline()) {
+		r.Kept = all[i].keep.kept // else it could not be stored
 	}
 	return r
 }

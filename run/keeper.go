@@ -4,11 +4,14 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"hash"
 	"io"
 	"os"
 	"unicode/utf8"
+
+	"github.com/silk-sandbox/silk/record"
 )
 
 const (
@@ -78,11 +81,16 @@ func (k *keeper) spill() error {
 		return err
 	}
 	if _, err := f.Write(k.head); err != nil {
-		f.Close() // the write's error is the one that matters
-		return err
+		return errors.Join(err, f.Close(), os.Remove(f.Name()))
 	}
 	k.file, k.head = f, nil
 	return nil
+}
+
+// inline says whether the prefix is one for the database. A long one belongs into a file; where that could not be made,
+// it is given up, so that a full disk does not take the record with it.
+func (k *keeper) inline() bool {
+	return k.file == nil && 0 < k.kept && k.kept <= record.InlineBytes
 }
 
 // prefix returns the kept bytes.
