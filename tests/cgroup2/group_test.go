@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,14 +14,16 @@ import (
 
 const mountPoint = "/sys/fs/cgroup"
 
-// groupsOfSilk lists the groups of sandboxes, wherever they are in the tree.
-func (s silk) groupsOfSilk(t *testing.T) (dirs []string) {
+// groups lists the groups that silks of this test made, wherever they are in the tree. Their pids are in the names:
+// other silks may run on this host.
+func (s *silk) groups(t *testing.T) (dirs []string) {
 	t.Helper()
 	err := filepath.WalkDir(mountPoint, func(path string, e fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) { // it went away while we looked
+		if errors.Is(err, fs.ErrNotExist) || e == nil { // it went away while we looked
 			return nil
 		}
-		if err == nil && e.IsDir() && strings.HasPrefix(e.Name(), "silk-") {
+		words := strings.Split(e.Name(), "-") // silk, PID namespace, pid, start time, number
+		if err == nil && e.IsDir() && len(words) == 5 && words[0] == "silk" && slices.Contains(s.pids, words[2]) {
 			dirs = append(dirs, path)
 		}
 		return err
@@ -35,9 +38,9 @@ func (s silk) groupsOfSilk(t *testing.T) (dirs []string) {
 type group string
 
 // onlyGroup is the group of the one sandbox there is.
-func (s silk) onlyGroup(t *testing.T) group {
+func (s *silk) onlyGroup(t *testing.T) group {
 	t.Helper()
-	dirs := s.groupsOfSilk(t)
+	dirs := s.groups(t)
 	if len(dirs) != 1 {
 		t.Fatalf("groups are %q, want one", dirs)
 	}

@@ -20,10 +20,10 @@ type running struct {
 }
 
 // start starts silk with a program that says that it runs, and goes on with script.
-func (s silk) start(t *testing.T, script string, flags ...string) *running {
+func (s *silk) start(t *testing.T, script string, flags ...string) *running {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), most)
-	args := append([]string{"run", "-p", labText, "--timeout", "2m"}, flags...)
+	args := append([]string{"run", "-p", labText, "--timeout", "4m"}, flags...)
 	r := &running{cmd: s.command(ctx, append(args, "--", "sh", "-c", "echo begun; "+script)...), ended: make(chan struct{})}
 	var stderr strings.Builder
 	r.cmd.Stderr = &stderr
@@ -34,6 +34,7 @@ func (s silk) start(t *testing.T, script string, flags ...string) *running {
 	if err := r.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	s.started(r.cmd)
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	go func() { defer close(r.ended); _ = r.cmd.Wait() }()
 	t.Cleanup(func() { cancel(); <-r.ended })
@@ -64,8 +65,8 @@ func (r *running) cancel(t *testing.T) {
 func TestWhatHoldsTheLimits(t *testing.T) {
 	s := newSilk(t)
 	r := s.start(t, "sleep 600", "--memory", "128MiB", "--processes", "20", "--cpus", "1")
-	if s.groups == nil {
-		if dirs := s.groupsOfSilk(t); len(dirs) > 0 {
+	if s.root == nil {
+		if dirs := s.groups(t); len(dirs) > 0 {
 			t.Errorf("there are the groups %q, where none can be made", dirs)
 		}
 		for _, pid := range r.sandbox {
@@ -106,7 +107,7 @@ func TestWhatHoldsTheLimits(t *testing.T) {
 
 func TestShareOfAProcessor(t *testing.T) {
 	s := newSilk(t)
-	if s.groups == nil {
+	if s.root == nil {
 		got := s.shell(t, "echo ESCAPED", "--cpus", "0.5")
 		got.want(t, run.Denied, 126)
 		for _, part := range []string{"0.5 CPUs", s.why.Error(), "--cpus"} {
@@ -153,11 +154,11 @@ func TestKilledSilk(t *testing.T) {
 		t.Errorf("the sandbox was gone after %v, want a second at most", took)
 	}
 	<-r.ended
-	if s.groups != nil && len(s.groupsOfSilk(t)) != 1 {
-		t.Errorf("groups are %q, want the one of the silk that was killed", s.groupsOfSilk(t))
+	if s.root != nil && len(s.groups(t)) != 1 {
+		t.Errorf("groups are %q, want the one of the silk that was killed", s.groups(t))
 	}
 	s.shell(t, "true").want(t, run.OK, 0)
-	if left := s.groupsOfSilk(t); len(left) > 0 { // the next silk has swept
+	if left := s.groups(t); len(left) > 0 { // the next silk has swept
 		t.Errorf("control groups are left: %q", left)
 	}
 }
