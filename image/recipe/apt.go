@@ -196,11 +196,14 @@ func parseURI(address, file, size, sum, mirror string) (Package, error) {
 	if err != nil {
 		return Package{}, err
 	}
-	_, below, ok := strings.Cut(address, strings.TrimPrefix(mirror, "file://")+"/")
-	if !ok {
-		return Package{}, errors.New("not below the mirror")
+	_, below, ok := strings.Cut(address, strings.TrimPrefix(mirror, "file://")+"/pool/")
+	if !ok { // apt leaves a password out
+		_, below, ok = strings.Cut(address, "/pool/")
 	}
-	below, err = url.PathUnescape(below)
+	if !ok {
+		return Package{}, errors.New("not in the pool")
+	}
+	below, err = url.PathUnescape("pool/" + below)
 	if err != nil {
 		return Package{}, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -33,6 +34,9 @@ func build(ctx context.Context, r Recipe, lock Lock, config Config, more extras)
 	}
 	if err := lock.validate(); err != nil {
 		return image.Image{}, fmt.Errorf("lock: %w", err)
+	}
+	if err := os.MkdirAll(config.Cache, 0o755); err != nil {
+		return image.Image{}, fmt.Errorf("make package cache: %w", err)
 	}
 	lock, err := download(ctx, r, lock, config)
 	if err != nil {

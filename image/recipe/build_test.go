@@ -45,7 +45,7 @@ func TestBuild(t *testing.T) {
 	a := newArchive(t)
 	lock := testLock(publishBase(t, a)...)
 	r := Recipe{Name: "lab:small", Packages: []string{"gawk"}, Files: []File{{"usr/lib/silk/x", []byte("ours")}}}
-	tgz := gzipped(t, tarOf(t, entry{name: "package/package.json", data: `{"name":"@s/n"}`}, entry{name: "package/dist/cli.js", data: "js", mode: 0o744}))
+	tgz := gzipped(t, tarOf(t, entry{name: "package/package.json", data: `{"name":"@s/n","bin":{"s-n":"./dist/cli.js"}}`}, entry{name: "package/dist/cli.js", data: "js"}))
 	lock.NPM = []Tarball{a.publishNPM("@s/n", "1.0.0", tgz)}
 	config := testConfig(t, a)
 	var told int64
@@ -190,6 +190,9 @@ func TestBuildErrors(t *testing.T) {
 		{"an npm name that leads out", func(a *archive, l *Lock, _ *Config) {
 			l.NPM[0] = a.publishNPM("n", "1.0.0", gzipped(t, tarOf(t, entry{name: "package/../../x"})))
 		}, "leads out of the package"},
+		{"an npm command that is elsewhere", func(a *archive, l *Lock, _ *Config) {
+			l.NPM[0] = a.publishNPM("n", "1.0.0", gzipped(t, tarOf(t, entry{name: "package/package.json", data: `{"name":"n","bin":"../x"}`})))
+		}, "is not a file of the package"},
 		{"an npm link", func(a *archive, l *Lock, _ *Config) {
 			l.NPM[0] = a.publishNPM("n", "1.0.0", gzipped(t, tarOf(t, entry{name: "package/x", kind: '2', link: "/etc"})))
 		}, "is not a regular file"},

@@ -40,7 +40,7 @@ type Config struct {
 	// Frozen forbids to resolve again what the lock no longer finds in the archive.
 	Frozen bool
 
-	// SpoolDir is for temporary files, as large as the image; empty means os.TempDir().
+	// SpoolDir is for temporary files, as large as the image; empty means Cache, which is on a disk with room for it.
 	SpoolDir string
 
 	// Progress is told of downloads and of unpacking, in bytes, from one goroutine at a time. May be nil.
@@ -63,6 +63,9 @@ type CompileFunc func(ctx context.Context, root *os.File, job CompileJob, read f
 func (c Config) withDefaults() Config {
 	if c.AptDir == "" {
 		c.AptDir = "/etc/apt"
+	}
+	if c.SpoolDir == "" {
+		c.SpoolDir = c.Cache
 	}
 	if c.Progress == nil {
 		c.Progress = func(int64, int64, string) {}

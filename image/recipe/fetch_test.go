@@ -22,8 +22,10 @@ var blob = bytes.Repeat([]byte("0123456789abcdef"), 64<<10)
 func blobItem(t *testing.T, url string) item {
 	t.Helper()
 	sum := sha256.Sum256(blob)
-	return item{label: "package blob 1.0", path: filepath.Join(t.TempDir(), "debs", hex.EncodeToString(sum[:])+".deb"),
-		size: int64(len(blob)), hash: sha256.New, sum: sum[:], url: url + "/blob"}
+	return item{
+		label: "package blob 1.0", path: filepath.Join(t.TempDir(), "debs", hex.EncodeToString(sum[:])+".deb"),
+		size: int64(len(blob)), hash: sha256.New, sum: sum[:], url: url + "/blob",
+	}
 }
 
 func testFetcher() *fetcher {

@@ -18,20 +18,28 @@ func TestAptSources(t *testing.T) {
 		want             []source
 	}{
 		{"one line", "a.list", "deb http://one/debian/ trixie main contrib\n", []source{{uri: "http://one/debian", suites: []string{"trixie"}}}},
-		{"options", "a.list", "deb [arch=amd64 signed-by=/k.gpg trusted=yes] https://one/debian trixie main # x\n",
-			[]source{{uri: "https://one/debian", suites: []string{"trixie"}, signedBy: "/k.gpg", trusted: true}}},
+		{
+			"options", "a.list", "deb [arch=amd64 signed-by=/k.gpg trusted=yes] https://one/debian trixie main # x\n",
+			[]source{{uri: "https://one/debian", suites: []string{"trixie"}, signedBy: "/k.gpg", trusted: true}},
+		},
 		{"source packages and comments", "a.list", "deb-src http://one/debian trixie main\n# deb http://two trixie main\n\n", nil},
 		{"cdrom and unfinished lines", "a.list", "deb cdrom:[x]/ trixie main\ndeb\ndeb http://one\ndeb [x http://one trixie\n", nil},
 		{"another extension", "a.list.disabled", "deb http://one/debian trixie main\n", nil},
-		{"deb822", "a.sources", "Types: deb deb-src\nURIs: http://one/debian\n https://two/debian/\nSuites: trixie\n trixie-updates\n# x\nComponents: main\nSigned-By: /k.gpg\n",
+		{
+			"deb822", "a.sources", "Types: deb deb-src\nURIs: http://one/debian\n https://two/debian/\nSuites: trixie\n trixie-updates\n# x\nComponents: main\nSigned-By: /k.gpg\n",
 			[]source{
 				{uri: "http://one/debian", suites: []string{"trixie", "trixie-updates"}, signedBy: "/k.gpg"},
 				{uri: "https://two/debian", suites: []string{"trixie", "trixie-updates"}, signedBy: "/k.gpg"},
-			}},
-		{"deb822, two stanzas, one disabled", "a.sources", "Types: deb\nURIs: http://one\nSuites: x\nEnabled: no\n\n\nTypes: deb\nURIs: http://two\nSuites: x\n",
-			[]source{{uri: "http://two", suites: []string{"x"}}}},
-		{"deb822 with an embedded key", "a.sources", "Types: deb\nURIs: http://one\nSuites: x\nSigned-By:\n -----BEGIN\n .\n abc\n",
-			[]source{{uri: "http://one", suites: []string{"x"}, signedBy: "\n -----BEGIN\n .\n abc"}}},
+			},
+		},
+		{
+			"deb822, two stanzas, one disabled", "a.sources", "Types: deb\nURIs: http://one\nSuites: x\nEnabled: no\n\n\nTypes: deb\nURIs: http://two\nSuites: x\n",
+			[]source{{uri: "http://two", suites: []string{"x"}}},
+		},
+		{
+			"deb822 with an embedded key", "a.sources", "Types: deb\nURIs: http://one\nSuites: x\nSigned-By:\n -----BEGIN\n .\n abc\n",
+			[]source{{uri: "http://one", suites: []string{"x"}, signedBy: "\n -----BEGIN\n .\n abc"}},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

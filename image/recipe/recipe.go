@@ -76,11 +76,11 @@ func Recipes() []Recipe {
 		},
 		{
 			Name:    "lab:repo",
-			Summary: "git, make, compilers, Python, Node.js and Go",
+			Summary: "git, make, compilers, Python, Node.js with npm, and Go",
 			Packages: with(base, "build-essential", "ca-certificates", "file", "git", "golang-go", "jq", "less", "nodejs", "patch",
 				"procps", "python3", "python3-pytest", "ripgrep", "unzip", "zip"),
 			Omit:  unused,
-			NPM:   []NPM{{"amaro", "1.2.1"}},
+			NPM:   []NPM{{"amaro", "1.2.1"}, {"npm", "10.9.9"}}, // Debian's npm brings 300 packages
 			Files: typescript(),
 		},
 	}

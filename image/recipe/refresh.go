@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 )
 
 // What the lab images are made of.
@@ -19,6 +20,11 @@ const (
 // npm packages keep the version that the recipe names.
 func Refresh(ctx context.Context, r Recipe, config Config) (Lock, error) {
 	config = config.withDefaults()
+	if config.Cache != "" {
+		if err := os.MkdirAll(config.Cache, 0o755); err != nil {
+			return Lock{}, fmt.Errorf("make package cache: %w", err)
+		}
+	}
 	archive, err := archiveClient(config)
 	if err != nil {
 		return Lock{}, err

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"strings"
 
 	"github.com/silk-sandbox/silk/image"
@@ -18,8 +19,8 @@ import (
 const nodeModules = "usr/share/nodejs/"
 
 // unpackNPM puts an npm tarball into t. Everything in one lies below a single directory, normally "package".
-func unpackNPM(t *image.Tree, name, path string) error {
-	f, err := os.Open(path)
+func unpackNPM(t *image.Tree, name, file string) error {
+	f, err := os.Open(file)
 	if err != nil {
 		return err
 	}
@@ -36,7 +37,7 @@ func addNPM(t *image.Tree, dir string, r io.Reader) error {
 	if err := t.RemoveAll(dir); err != nil {
 		return err
 	}
-	return eachEntry(z, func(h *tar.Header, r io.Reader) error {
+	err = eachEntry(z, func(h *tar.Header, r io.Reader) error {
 		_, name, ok := strings.Cut(strings.TrimSuffix(h.Name, "/"), "/")
 		if !ok || h.Typeflag == tar.TypeDir || h.Typeflag == tar.TypeXGlobalHeader {
 			return nil
@@ -49,6 +50,48 @@ func addNPM(t *image.Tree, dir string, r io.Reader) error {
 		}
 		return t.AddFile(dir+"/"+name, plainMode(h.FileInfo().Mode()), t.Epoch(), r)
 	})
+	if err != nil {
+		return err
+	}
+	return addCommands(t, dir)
+}
+
+// addCommands makes the links to a package's commands, as npm does: "bin" in package.json is a path or paths by name.
+func addCommands(t *image.Tree, dir string) error {
+	if _, ok := t.Lookup(dir + "/package.json"); !ok {
+		return nil
+	}
+	r, err := t.Open(dir + "/package.json")
+	if err != nil {
+		return err
+	}
+	var manifest struct {
+		Name string
+		Bin  json.RawMessage
+	}
+	if err := json.NewDecoder(io.LimitReader(r, maxManifestBytes)).Decode(&manifest); err != nil {
+		return fmt.Errorf("package.json: %w", err)
+	}
+	var single string
+	commands := map[string]string{}
+	if json.Unmarshal(manifest.Bin, &single) == nil {
+		commands[path.Base(manifest.Name)] = single
+	} else if len(manifest.Bin) > 0 {
+		if err := json.Unmarshal(manifest.Bin, &commands); err != nil {
+			return fmt.Errorf("package.json: bin: %w", err)
+		}
+	}
+	for name, file := range commands {
+		file = strings.TrimPrefix(file, "./")
+		target, ok := t.Lookup(dir + "/" + file)
+		if !word(name) || !fs.ValidPath(file) || !ok || !target.Mode.IsRegular() {
+			return fmt.Errorf("package.json: command %q is not a file of the package", name)
+		}
+		if err := errors.Join(t.Chmod(target.Path, 0o755), t.AddSymlink(path.Join(localBin, name), target.Path)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // plainMode is the mode that git would keep: executable or not.
