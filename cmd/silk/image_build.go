@@ -34,7 +34,15 @@ func (a *app) imageBuildCommand() *cobra.Command {
 		Use: "build NAME...|-f FILE", Short: "Build lab images from locked packages, or an image that a file describes",
 		Long: `Build lab images (lab:text, lab:python, lab:node, lab:repo) from Debian and npm packages whose versions and hashes are
 locked in silk: the same bytes everywhere. Downloads are verified, kept, and resumed; with all of them kept no network is
-needed. With -f, build the image that a YAML file describes: a lab image, more packages, wheels, npm tarballs, files.`,
+needed. With -f, build the image that a YAML file describes:
+
+  schema: silk.imagefile/v1
+  name: my:image
+  from: lab:python
+  packages: [graphviz]                   # Debian packages; the lock is kept beside the file
+  wheels: [./dist/x-1.0-py3-none-any.whl]
+  npm: [./x-1.0.0.tgz]
+  files: [{src: ./model.bin, dst: /opt/model.bin}]`,
 		Example: `  silk image build lab:text lab:python
   silk image build lab:node --mirror http://deb.example.org/debian
   silk image build -f my-image.yaml`,
@@ -42,7 +50,7 @@ needed. With -f, build the image that a YAML file describes: a lab image, more p
 		RunE:              func(_ *cobra.Command, args []string) error { return a.imageBuild(f, args) },
 	}
 	f.add(c)
-	c.Flags().StringVarP(&f.file, "file", "f", "", "image file, see docs/howto")
+	c.Flags().StringVarP(&f.file, "file", "f", "", "image `FILE`")
 	c.Flags().BoolVar(&f.frozen, "frozen", false, "fail if a locked version has left the archive, instead of resolving it again")
 	c.Flags().BoolVar(&f.noCompile, "no-compile", false, "leave Python files uncompiled; Python then starts slower in this image")
 	return a.jsonFlag(c)

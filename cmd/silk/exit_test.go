@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"testing"
+
+	"github.com/silk-sandbox/silk/audit"
+	"github.com/silk-sandbox/silk/image"
+	"github.com/silk-sandbox/silk/internal/strictyaml"
+	"github.com/silk-sandbox/silk/policy"
+	"github.com/silk-sandbox/silk/profile"
+	"github.com/silk-sandbox/silk/record"
+	"github.com/silk-sandbox/silk/run"
+)
+
+// TestReport is the table of errors and exit statuses, each error wrapped as callers do.
+func TestReport(t *testing.T) {
+	tests := []struct {
+		name   string
+		err    error
+		kind   run.Kind // empty: no outcome is printed
+		reason run.Reason
+		status int
+	}{
+		{"nothing", nil, "", "", 0},
+		{"the end of a run", &endError{143}, "", "", 143},
+		{"a finding", findingf("damaged"), "", "", 1},
+		{"command line", usagef("x"), run.Error, run.ReasonUsage, 125},
+		{"request", &policy.RequestError{Faults: []string{"x"}}, run.Error, run.ReasonUsage, 125},
+		{"profile", &profile.UnknownError{Name: "x"}, run.Error, run.ReasonUsage, 125},
+		{"configuration", &strictyaml.Error{File: "x", Faults: []strictyaml.Fault{{Line: 1, Text: "y"}}}, run.Error, run.ReasonUsage, 125},
+		{"ambiguous run", &record.AmbiguousError{Prefix: "01"}, run.Error, run.ReasonUsage, 125},
+		{"missing file", missingf("x"), run.Error, run.ReasonMissing, 125},
+		{"missing path", fs.ErrNotExist, run.Error, run.ReasonMissing, 125},
+		{"missing image", image.ErrNotFound, run.Error, run.ReasonMissing, 125},
+		{"missing lab image", &noImageError{"lab:text"}, run.Error, run.ReasonMissing, 125},
+		{"missing run", record.ErrNotFound, run.Error, run.ReasonMissing, 125},
+		{"state directory that is not there", &hostError{fs.ErrNotExist}, run.Error, run.ReasonHost, 125},
+		{"hostile archive", &image.RefusedError{Entry: "../x", Err: errors.New("leads out")}, run.Error, run.ReasonHost, 125},
+		{"damaged image", image.ErrCorrupt, run.Error, run.ReasonHost, 125},
+		{"broken trail", &audit.BrokenError{Seq: 1, Why: "x"}, run.Error, run.ReasonHost, 125},
+		{"anything else", errors.New("disk full"), run.Error, run.ReasonHost, 125},
+		{"refusal", &policy.Denial{Rule: "network"}, run.Denied, "", 126},
+		{"Ctrl-C", context.Canceled, run.Canceled, "", 130},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var out, stderr bytes.Buffer
+			a := &app{out: &out, err: &stderr, env: func(string) string { return "" }, json: true}
+			err := tt.err
+			if err != nil {
+				err = fmt.Errorf("do this: %w", err)
+			}
+			if got := a.report(err); got != tt.status {
+				t.Errorf("status %d, want %d", got, tt.status)
+			}
+			if (stderr.Len() > 0) != (tt.kind != "" || tt.status == 1) {
+				t.Errorf("stderr %q", stderr.String())
+			}
+			if tt.kind == "" {
+				if out.Len() > 0 {
+					t.Errorf("stdout %q", out.String())
+				}
+				return
+			}
+			var o run.Outcome
+			if err := json.Unmarshal(out.Bytes(), &o); err != nil {
+				t.Fatal(err)
+			}
+			if o.Kind != tt.kind || o.Reason != tt.reason || o.ExitCode != nil || o.Artifacts == nil || o.Flags == nil {
+				t.Errorf("outcome %+v", o)
+			}
+		})
+	}
+}
+
+func FuzzConfig(f *testing.F) {
+	f.Add([]byte("home: /x\nprofiles: {a: {image: b}}\ngrants: {max: {memory: 1GiB}, hosts: [a:1], stores: [/s]}\nmirror: x\nnpm_registry: y\nsystem_store: /z\n"))
+	f.Add([]byte("grants: [1]\nhome: relative"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := parseConfig("c.yaml", data)
+		var faults *strictyaml.Error
+		if err != nil && !errors.As(err, &faults) {
+			t.Errorf("error %v has no lines", err)
+		}
+		if err == nil && c.profiles == nil {
+			t.Error("no profiles")
+		}
+	})
+}
