@@ -215,7 +215,7 @@ func indexTar(ctx context.Context, file *os.File) (*tarFiles, error) {
 	last := ""
 	for ctx.Err() == nil {
 		header, err := archive.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return index, nil
 		}
 		if err != nil {

@@ -42,12 +42,12 @@ func (l *layer) apply(ctx context.Context, r io.Reader) error {
 	for {
 		entryEnd := roundUp(tail.total, 512) // its content has been read
 		header, err := archive.Next()
-		if err == io.EOF && tail.total < entryEnd+512 {
+		if errors.Is(err, io.EOF) && tail.total < entryEnd+512 {
 			// Package tar takes the end of the file in front of a header for the end of the archive; but a whole
 			// archive ends with blocks of zeros.
 			err = io.ErrUnexpectedEOF
 		}
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return tail.drain()
 		}
 		if err != nil {
@@ -226,8 +226,9 @@ func (a *archiveReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// drainMax is how many bytes may follow the end marker: tar pads archives to a record, of 10 KiB as a rule.
-const drainMax = 64 << 20
+// drainMax is how many bytes may follow the end marker: tar pads archives to a record, of 10 KiB as a rule and of 1 MiB
+// for tapes.
+const drainMax = 4 << 20
 
 // drain reads what follows the end marker, so that checksums at the very end are checked.
 func (a *archiveReader) drain() error {

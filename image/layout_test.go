@@ -182,8 +182,10 @@ func TestOldDockerArchive(t *testing.T) {
 	config := fmt.Sprintf(`{"os":"linux","architecture":"amd64","rootfs":{"type":"layers","diff_ids":["%v","%v","%v"]}}`,
 		sumOf(first), sumOf(second), sumOf(first))
 	lines := func(third string) []string {
-		return []string{"id1/", "id1/layer.tar=" + string(first), "id2/layer.tar=" + string(second), third, "conf.json=" + config,
-			`manifest.json=[{"Config":"conf.json","RepoTags":["x:y"],"Layers":["id1/layer.tar","id2/layer.tar","id3/layer.tar"]}]`}
+		return []string{
+			"id1/", "id1/layer.tar=" + string(first), "id2/layer.tar=" + string(second), third, "conf.json=" + config,
+			`manifest.json=[{"Config":"conf.json","RepoTags":["x:y"],"Layers":["id1/layer.tar","id2/layer.tar","id3/layer.tar"]}]`,
+		}
 	}
 	tree, _, err := importBytes(t, archive(t, lines("id3/layer.tar -> ../id1/layer.tar")...), ImportConfig{})
 	if err != nil {
@@ -350,7 +352,7 @@ func TestExport(t *testing.T) {
 	r := tar.NewReader(&second)
 	for {
 		h, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

@@ -229,7 +229,7 @@ func TestTreeStopsWalkingWhenTold(t *testing.T) {
 		}
 		return nil
 	})
-	if err != stop || !slices.Equal(seen, []string{"/", "/a", "/a/b"}) {
+	if !errors.Is(err, stop) || !slices.Equal(seen, []string{"/", "/a", "/a/b"}) {
 		t.Errorf("walked %v, error %v", seen, err)
 	}
 }
