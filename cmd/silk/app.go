@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
+	"sync/atomic"
 
 	"golang.org/x/term"
 
@@ -22,8 +22,8 @@ type app struct {
 	homeFlag, configFlag string
 	json                 bool // the verb's answer is one JSON value on stdout
 
-	ctx  context.Context // ends with the first Ctrl-C or SIGTERM; set by main before a verb runs
-	tidy []func()        // called last, in reverse order
+	ctx     context.Context        // ends with the first Ctrl-C or SIGTERM; set by main before a verb runs
+	restore atomic.Pointer[func()] // gives the terminal back, if silk has changed it
 }
 
 func newApp(drivers openDrivers) *app {
@@ -32,14 +32,13 @@ func newApp(drivers openDrivers) *app {
 
 // main runs one command line and returns the exit status.
 func (a *app) main(args []string) int {
-	ctx, stop := withSignals(context.Background())
+	ctx, stop := withSignals(context.Background(), func() {
+		if restore := a.restore.Load(); restore != nil {
+			(*restore)()
+		}
+	})
 	defer stop()
 	a.ctx = ctx
-	defer func() {
-		for _, f := range slices.Backward(a.tidy) {
-			f()
-		}
-	}()
 
 	root := a.root()
 	root.SetArgs(args)

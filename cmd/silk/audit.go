@@ -64,7 +64,9 @@ func (a *app) auditVerify() error {
 		return err
 	}
 	defer db.Close()
+	done := a.busy("reading the audit trail")
 	head, err := audit.Verify(a.ctx, db)
+	done()
 	var broken *audit.BrokenError
 	if err != nil && !errors.As(err, &broken) {
 		return err

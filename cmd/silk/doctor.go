@@ -28,7 +28,9 @@ something is fatal.`,
 }
 
 func (a *app) doctor() error {
+	done := a.busy("looking at this host")
 	facts := a.facts()
+	done()
 	if a.json {
 		if err := a.printJSON(facts); err != nil {
 			return err

@@ -25,7 +25,10 @@ func (a *app) gc(dryRun bool) error {
 	defer h.close() //nolint:errcheck // nothing was started
 	swept := h.tools.Sweep != nil && !dryRun
 	if swept {
-		if err := h.tools.Sweep(a.ctx); err != nil {
+		done := a.busy("looking for leftovers")
+		err := h.tools.Sweep(a.ctx)
+		done()
+		if err != nil {
 			return err
 		}
 	}

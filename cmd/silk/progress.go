@@ -57,7 +57,7 @@ func (p *progressView) report(done, total int64, what string) {
 	if p.bar == nil || what != p.what || total != p.total {
 		p.clear()
 		p.what, p.total = what, total
-		p.bar = progressbar.NewOptions64(total,
+		options := []progressbar.Option{
 			progressbar.OptionSetWriter(p.app.err),
 			progressbar.OptionSetDescription(what),
 			progressbar.OptionShowBytes(true),
@@ -65,11 +65,15 @@ func (p *progressView) report(done, total int64, what string) {
 			progressbar.OptionShowCount(),
 			progressbar.OptionUseIECUnits(true),
 			progressbar.OptionSetWidth(24),
-			progressbar.OptionThrottle(100*time.Millisecond),
+			progressbar.OptionThrottle(100 * time.Millisecond),
 			progressbar.OptionSetPredictTime(true),
 			progressbar.OptionShowElapsedTimeOnFinish(),
 			progressbar.OptionClearOnFinish(),
-		)
+		}
+		if total == unknown {
+			options = append(options, progressbar.OptionShowBytes(false), progressbar.OptionSetElapsedTime(true), progressbar.OptionSpinnerType(14))
+		}
+		p.bar = progressbar.NewOptions64(max(total, -1), options...)
 	}
 	_ = p.bar.Set64(done) // a bar that cannot be drawn is no fault of the work
 }
@@ -86,3 +90,34 @@ func (p *progressView) done() {
 	defer p.mu.Unlock()
 	p.clear()
 }
+
+// busy shows that something of unknown length goes on, if it takes longer than a second and stderr is a terminal. done
+// ends it and waits until the line is clean.
+func (a *app) busy(what string) (done func()) {
+	if !isTerminal(a.err) {
+		return func() {}
+	}
+	report, clear := a.progress()
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for n := int64(1); ; n++ {
+			select {
+			case <-stop:
+				clear()
+				return
+			case <-tick.C:
+				report(n, unknown, what)
+			}
+		}
+	}()
+	return sync.OnceFunc(func() {
+		close(stop)
+		<-stopped
+	})
+}
+
+// unknown is the total of work whose length nobody knows; done is then no number of bytes.
+const unknown = -2

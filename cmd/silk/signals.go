@@ -12,8 +12,8 @@ import (
 var errSignal = errors.New("interrupted")
 
 // withSignals returns a context that ends at the first SIGINT, SIGTERM or SIGHUP. The second one ends the process at
-// once; its sandbox dies with it. stop gives the signals back.
-func withSignals(parent context.Context) (ctx context.Context, stop func()) {
+// once, after a call of last; its sandbox dies with it. stop gives the signals back.
+func withSignals(parent context.Context, last func()) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -25,6 +25,7 @@ func withSignals(parent context.Context) (ctx context.Context, stop func()) {
 			select {
 			case <-signals:
 				if !first {
+					last()
 					os.Exit(statusInterrupted) //nolint:forbidigo // the second Ctrl-C: whatever hangs must not keep the user waiting
 				}
 				cancel(errSignal)

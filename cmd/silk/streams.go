@@ -61,7 +61,9 @@ func (a *app) streams(f *runFlags, req *policy.Request) (_ *streams, err error) 
 		if err != nil {
 			return nil, errors.Join(errors.New("prepare terminal"), err)
 		}
-		undo = append(undo, func() { _ = term.Restore(int(a.in.Fd()), state) })
+		restore := func() { _ = term.Restore(int(a.in.Fd()), state) } // nothing helps if it fails
+		a.restore.Store(&restore)
+		undo = append(undo, func() { a.restore.Store(nil); restore() })
 		sizes, stop := watchSize(a.in)
 		undo = append(undo, stop)
 		s.io.Stdin, s.io.Resize = a.in, sizes
