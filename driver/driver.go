@@ -94,7 +94,8 @@ type Spec struct {
 	// before the first instruction of the program; its error fails Start.
 	Fill func(w io.Writer) error
 
-	// Drain reads the final workspace as a tar stream after the last process has ended. nil means unwanted.
+	// Drain reads the final workspace as a tar stream after the last process has ended. nil means unwanted. It may be
+	// called, and then block in its first read, before Fill has returned.
 	// Everything in it was made by the program: names, links and sizes are hostile. Directories, and files that are
 	// still what Fill wrote, may be left out. Its error is returned by Wait; a stream that the sandbox cut short is
 	// Exit.DrainErr.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"strconv"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -15,8 +14,7 @@ import (
 
 // host is what all sandboxes of a driver share.
 type host struct {
-	exe    string // path to exec; resolved in the child between fork and exec
-	exeFD  int
+	exe    *os.File // opened with O_PATH: what was checked is what is executed
 	null   *os.File
 	memory uint64 // bytes of the host
 	groups func() (*cgroup.Root, error)
@@ -25,23 +23,14 @@ type host struct {
 
 func supported() error { return nil }
 
-// firstFreeFD is above every number that the child's descriptor set-up touches, so that the executable is still open
-// when the child execs it.
-const firstFreeFD = 300
-
 func openHost(path string) (h host, err error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return h, fmt.Errorf("open sandbox kernel %s: %w", path, err)
 	}
-	defer unix.Close(fd)
-	if h.exeFD, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, firstFreeFD); err != nil {
-		return h, fmt.Errorf("open sandbox kernel %s: %w", path, err)
-	}
-	h.exe = "/proc/self/fd/" + strconv.Itoa(h.exeFD)
+	h.exe = os.NewFile(uintptr(fd), path)
 	if h.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
-		_ = unix.Close(h.exeFD)
-		return h, err
+		return h, errors.Join(err, h.exe.Close())
 	}
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
@@ -55,7 +44,7 @@ func openHost(path string) (h host, err error) {
 
 // Close ends prepared kernels and releases what the driver holds. Sandboxes that run are not touched.
 func (d *Driver) Close() error {
-	errs := []error{unix.Close(d.host.exeFD), d.host.null.Close(), d.host.discardAll()}
+	errs := []error{d.host.exe.Close(), d.host.null.Close(), d.host.discardAll()}
 	return errors.Join(errs...)
 }
 

@@ -20,6 +20,11 @@ import (
 // nobody is who the Sentry is on the host: an id without files, processes or rights.
 const nobody = 65534
 
+// exeFD is the executable in the child, until it has been executed; 255 gives the child's descriptor table its final
+// size before it has threads. Growing the table of a process with threads, ours or the child's, waits for a grace period
+// of RCU (5-12 ms).
+const exeFD = 254
+
 // kernel is one silk-sentry process, from fork to reaping.
 type kernel struct {
 	proc     *os.Process
@@ -53,7 +58,7 @@ func (h host) spawn(cpus int) (*kernel, error) {
 
 	k := &kernel{cpus: cpus, sock: pair[0], stderr: newTail(errR), gone: make(chan struct{})}
 	files := make([]*os.File, 256) // index is the descriptor number in the child; nil is closed
-	files[0], files[1], files[2], files[3], files[255] = h.null, h.null, errW, theirs, h.null
+	files[0], files[1], files[2], files[3], files[exeFD], files[255] = h.null, h.null, errW, theirs, h.exe, h.null
 	attr := &os.ProcAttr{
 		Dir: "/", Files: files,
 		// Without this the Go runtime keeps the host's cgroup files open to follow the CPU quota.
@@ -74,7 +79,7 @@ func (h host) spawn(cpus int) (*kernel, error) {
 		defer runtime.UnlockOSThread()
 		var err error
 		k.forked = time.Now()
-		k.proc, err = os.StartProcess(h.exe, []string{"silk-sentry", strconv.Itoa(cpus), strconv.FormatUint(h.memory, 10)}, attr)
+		k.proc, err = os.StartProcess("/proc/self/fd/"+strconv.Itoa(exeFD), []string{"silk-sentry", strconv.Itoa(cpus), strconv.FormatUint(h.memory, 10)}, attr)
 		started <- err
 		if err != nil {
 			return

@@ -19,10 +19,11 @@ import (
 	"github.com/silk-sandbox/silk/driver/gvisor/wire"
 )
 
-// engineFD is the socket to the engine. fdTableFD is a placeholder that the driver donates so that the descriptor table
-// has its final size before threads exist; growing it later costs a grace period of RCU.
+// Descriptors that the driver donates. exeFD is what was executed; fdTableFD is a placeholder that gives the descriptor
+// table its final size before threads exist: growing it later waits for a grace period of RCU. Neither is kept.
 const (
 	engineFD  = 3
+	exeFD     = 254
 	fdTableFD = 255
 )
 
@@ -71,6 +72,7 @@ func (s *session) run() error {
 		return fmt.Errorf("name the process: %w", err)
 	}
 	unix.CloseOnExec(engineFD)
+	_ = unix.Close(exeFD)
 	_ = unix.Close(fdTableFD)
 	log.SetTarget(log.GoogleEmitter{Writer: &log.Writer{Next: io.Discard}}) // the Sentry's log would be a channel out
 	debug.SetTraceback("system")
