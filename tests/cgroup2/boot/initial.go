@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"debug/elf"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -40,12 +41,30 @@ func (c config) initial(ctx context.Context, dir string) (path string, err error
 		"busybox": c.busybox, "silk": c.silk, "silk-sentry": c.sentry,
 		"limits.test": filepath.Join(dir, "limits.test"), "cgroup.test": filepath.Join(dir, "cgroup.test"),
 	} {
+		if err := static(src); err != nil {
+			return "", err
+		}
 		a.file("silk/bin/"+name, src, 0o755)
 	}
 	if err := c.addImage(a); err != nil {
 		return "", err
 	}
 	return f.Name(), a.finish()
+}
+
+// static is nil for a program that needs no other file to run: the machine has none.
+func static(path string) error {
+	f, err := elf.Open(path)
+	if err != nil {
+		return fmt.Errorf("read program %s: %w", path, err)
+	}
+	defer f.Close()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			return fmt.Errorf("%s is linked dynamically; build it with CGO_ENABLED=0, as make build does", path)
+		}
+	}
+	return nil
 }
 
 // addImage adds the one image that the tests use, as a store.
