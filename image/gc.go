@@ -41,6 +41,9 @@ func (s *Store) removeLocked(ref string) error {
 		}
 		d = img.Digest
 	}
+	if d.IsZero() { // the tag is damaged
+		return os.Remove(s.home.tag(ref))
+	}
 	left := false
 	for tag, of := range tags {
 		switch {
@@ -97,7 +100,10 @@ func (s *Store) gcImages(result *GCResult, dryRun bool) error {
 		return err
 	}
 	tagged := map[Digest]bool{}
-	for _, d := range tags {
+	for tag, d := range tags {
+		if d.IsZero() {
+			return fmt.Errorf("tag %s: %w: remove it first, since nobody knows which image it keeps", tag, ErrCorrupt)
+		}
 		tagged[d] = true
 	}
 	images, err := s.blobs()
@@ -183,6 +189,25 @@ func (s *Store) leftover(dir, path string, info fs.FileInfo) (bool, error) {
 		}), nil
 	}
 	return false, nil
+}
+
+// sweep removes blobs that nobody writes any more. It needs the exclusive lock.
+func (s *Store) sweep() error {
+	entries, err := os.ReadDir(s.home.dir("tmp"))
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		path := filepath.Join(s.home.dir("tmp"), entry.Name())
+		dead, err := abandoned(path)
+		if err == nil && dead {
+			err = os.Remove(path)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // abandoned reports whether nobody holds the lock of a blob being written.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -97,6 +98,33 @@ func TestGC(t *testing.T) {
 	}
 	if again, err := store.GC(false); err != nil || len(again.Images) > 0 || again.Leftovers > 0 {
 		t.Errorf("%+v, %v", again, err)
+	}
+}
+
+func TestADamagedTagHarmsNoOther(t *testing.T) {
+	home := t.TempDir()
+	store := openStore(t, Config{Home: home})
+	img := putText(t, store, "x", "good", "bad")
+	if err := os.WriteFile(filepath.Join(home, "tags", "bad"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Resolve("bad"); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("Resolve: %v", err)
+	}
+	if list, err := store.List(); err != nil || len(list) != 1 || !slices.Equal(list[0].Tags, []string{"good"}) {
+		t.Errorf("List: %+v, %v", list, err)
+	}
+	if _, err := store.GC(false); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("GC: %v", err)
+	}
+	if err := store.Remove("bad"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.GC(false); err != nil {
+		t.Errorf("GC: %v", err)
+	}
+	if got, err := store.Resolve("good"); err != nil || got.Digest != img.Digest {
+		t.Errorf("Resolve: %+v, %v", got, err)
 	}
 }
 

@@ -68,12 +68,16 @@ type tempBlob struct {
 	name string // empty once it is renamed
 }
 
+// createTemp makes one, and removes those of writers that died, which may be as large as the room that is missing.
 func (s *Store) createTemp() (*tempBlob, error) {
-	unlock, err := s.lock(shared) // GC must not come between creation and lock
+	unlock, err := s.lock(exclusive) // nobody's sweep may come between creation and lock
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
+	if err := s.sweep(); err != nil {
+		return nil, err
+	}
 	file, err := os.CreateTemp(s.home.dir("tmp"), "blob-*")
 	if err != nil {
 		return nil, err

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -45,6 +47,29 @@ func TestFailedPutLeavesNothing(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+func TestPutRemovesWhatADeadWriterLeft(t *testing.T) {
+	home := t.TempDir()
+	store := openStore(t, Config{Home: home})
+	alive, err := store.createTemp()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead := filepath.Join(home, "tmp", "blob-dead")
+	if err := os.WriteFile(dead, []byte("half an image"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	putText(t, store, "x", "x")
+	if _, err := os.Stat(dead); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a dead writer's file is there: %v", err)
+	}
+	if _, err := os.Stat(alive.name); err != nil {
+		t.Errorf("a live writer lost its file: %v", err)
+	}
+	if err := alive.discard(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -56,7 +56,7 @@ func readTag(p place, tag string) (Digest, error) {
 	return d, nil
 }
 
-// tagsOf reads all tags of a place.
+// tagsOf reads all tags of a place. A damaged one has the zero digest.
 func tagsOf(p place) (map[string]Digest, error) {
 	entries, err := readDir(p.dir("tags"))
 	if err != nil {
@@ -68,7 +68,7 @@ func tagsOf(p place) (map[string]Digest, error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed meanwhile
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, ErrCorrupt) {
 			return nil, err
 		}
 		tags[entry.Name()] = d
