@@ -120,3 +120,29 @@ func TestReadMounts(t *testing.T) {
 		}
 	}
 }
+
+func TestOfAnother(t *testing.T) {
+	self, err := current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	parent, err := startTime(os.Getppid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name  string
+		group string
+		want  bool
+	}{
+		{"our own", self.name(1), false},
+		{"of a process that lives", maker{self.namespace, os.Getppid(), parent}.name(1), true},
+		{"of a process that is gone", maker{self.namespace, os.Getppid(), parent + 1}.name(1), false},
+		{"of another PID namespace", maker{self.namespace + 1, 1, 1}.name(1), true},
+		{"not one of ours", "system.slice", false},
+	} {
+		if got := OfAnother(test.group); got != test.want {
+			t.Errorf("%s: OfAnother(%q) = %t, want %t", test.name, test.group, got, test.want)
+		}
+	}
+}

@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+
+	"github.com/silk-sandbox/silk/internal/cgroup"
 )
 
 // ourPrefix begins the name of every cgroup, and of every directory outside TMPDIR, that silk makes.
@@ -222,7 +224,7 @@ func (s snapshot) addCgroups() error {
 			if err != nil {
 				return err
 			}
-			if entry.IsDir() && strings.HasPrefix(entry.Name(), ourPrefix) && !inUseByOthers(path) {
+			if entry.IsDir() && strings.HasPrefix(entry.Name(), ourPrefix) && !cgroup.OfAnother(entry.Name()) {
 				s["cgroup "+path] = "cgroup directory " + path
 			}
 			return nil
@@ -232,25 +234,6 @@ func (s snapshot) addCgroups() error {
 		}
 	}
 	return nil
-}
-
-// inUseByOthers reports whether a cgroup has a process that is not ours: then a silk of another test keeps it.
-func inUseByOthers(dir string) bool {
-	text, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
-	if err != nil {
-		return false
-	}
-	all, err := readProcesses()
-	if err != nil {
-		return false
-	}
-	for _, word := range strings.Fields(string(text)) {
-		pid, err := strconv.Atoi(word)
-		if p, ok := all[pid]; err == nil && ok && pid != os.Getpid() && !ours(all, p) {
-			return true
-		}
-	}
-	return false
 }
 
 func (s snapshot) addTempDirs() error {
