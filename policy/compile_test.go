@@ -29,8 +29,10 @@ func TestCompileScript(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
 			script := strings.ReplaceAll(compileScript, Workspace, dir)
-			args := []string{"-c", script, "compile", "11", sh, "-c", tt.compiler, "4", "5", "6", "7", "8", "9", "10", "11 x",
-				sh, "-c", `printf '[%s] ' "$1"; cat`, "prog", tt.arg}
+			args := []string{
+				"-c", script, "compile", "11", sh, "-c", tt.compiler, "4", "5", "6", "7", "8", "9", "10", "11 x",
+				sh, "-c", `printf '[%s] ' "$1"; cat`, "prog", tt.arg,
+			}
 			cmd := exec.CommandContext(t.Context(), sh, args...)
 			cmd.Stdin = strings.NewReader(tt.stdin)
 			var out, stderr strings.Builder

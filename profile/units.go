@@ -14,8 +14,15 @@ var units = []struct {
 	name  string
 	bytes int64
 }{
-	{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10},
-	{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}, {"B", 1},
+	{"TiB", 1 << 40},
+	{"GiB", 1 << 30},
+	{"MiB", 1 << 20},
+	{"KiB", 1 << 10},
+	{"TB", 1e12},
+	{"GB", 1e9},
+	{"MB", 1e6},
+	{"KB", 1e3},
+	{"B", 1},
 }
 
 // ParseBytes reads a size such as "512MiB", "1.5 GiB", "64MB" (decimal) or "1048576" (bytes). The case of letters does not

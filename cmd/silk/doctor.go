@@ -74,7 +74,7 @@ func (a *app) facts() []fact {
 	if err != nil {
 		return append(facts, fact{"sandbox kernel", factFatal, err.Error()})
 	}
-	defer h.close() //nolint:errcheck // what hangs on it was waited for
+	defer h.close() // what hangs on it was waited for
 	if len(h.tools.Drivers) == 0 {
 		text := "no driver"
 		if h.tools.WhyNone != nil {

@@ -22,7 +22,7 @@ func (a *app) gc(dryRun bool) error {
 	if err != nil {
 		return err
 	}
-	defer h.close() //nolint:errcheck // nothing was started
+	defer h.close() // nothing was started
 	swept := h.tools.Sweep != nil && !dryRun
 	if swept {
 		done := a.busy("looking for leftovers")

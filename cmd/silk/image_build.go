@@ -79,7 +79,7 @@ func (a *app) imageBuild(f buildFlags, names []string) error {
 			return err
 		}
 		if tools.Close != nil {
-			defer tools.Close() //nolint:errcheck // nothing of the image hangs on it
+			defer tools.Close() // nothing of the image hangs on it
 		}
 		if len(tools.Drivers) > 0 {
 			build.Compile = compileIn(tools.Drivers[0])

@@ -66,7 +66,7 @@ func (a *app) run(f *runFlags, cmd *cobra.Command, args []string) error {
 		return err
 	}
 	closeEngine := once(engine.Leave)
-	defer closeEngine() //nolint:errcheck // the error of the regular way out is reported below
+	defer closeEngine() // the error of the regular way out is reported below
 
 	req, err := f.request(a, h.config, cmd, args)
 	if err != nil {

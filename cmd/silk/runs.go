@@ -135,12 +135,20 @@ func (a *app) runsShow(id string) error {
 	}
 	r := e.Record
 	rows := [][]string{
-		{"run", r.Run}, {"started", timeText(r.StartedAtMs)}, {"profile", r.Profile}, {"driver", r.Driver}, {"image", r.Image},
-		{"outcome", or(r.Outcome.Kind, "running")}, {"exit", exitText(r.Outcome)},
+		{"run", r.Run},
+		{"started", timeText(r.StartedAtMs)},
+		{"profile", r.Profile},
+		{"driver", r.Driver},
+		{"image", r.Image},
+		{"outcome", or(r.Outcome.Kind, "running")},
+		{"exit", exitText(r.Outcome)},
 		{"time", fmt.Sprintf("%d ms, %d ms of processor time", r.Outcome.WallMs, r.Usage.CPUMs)},
 		{"memory", sizeText(r.Usage.PeakMemoryBytes)},
-		{"stdout", channelText(r.Stdout)}, {"stderr", channelText(r.Stderr)},
-		{"request", r.RequestSHA256}, {"policy", r.PolicySHA256}, {"input", r.Input.SHA256},
+		{"stdout", channelText(r.Stdout)},
+		{"stderr", channelText(r.Stderr)},
+		{"request", r.RequestSHA256},
+		{"policy", r.PolicySHA256},
+		{"input", r.Input.SHA256},
 	}
 	if r.Outcome.Message != "" {
 		rows = append(rows, []string{"message", printable(r.Outcome.Message)})

@@ -35,7 +35,8 @@ func TestRead(t *testing.T) {
 		{name: "misspelt key", data: "# c\nnmae: a\n", faults: []string{`x.yaml:2: unknown key "nmae" in the file; did you mean "name"?`}},
 		{name: "unknown key", data: "zebra: a\n", faults: []string{`x.yaml:1: unknown key "zebra" in the file; known keys: free, name, tags`}},
 		{name: "every fault", data: "name: [1]\ntags: x\nfoo: 1\n", faults: []string{
-			"x.yaml:1: name must be text, not a list", `x.yaml:2: tags must be a list, not "x"`, `x.yaml:3: unknown key "foo"`}},
+			"x.yaml:1: name must be text, not a list", `x.yaml:2: tags must be a list, not "x"`, `x.yaml:3: unknown key "foo"`,
+		}},
 		{name: "key twice", data: "name: a\nname: b\n", faults: []string{`x.yaml:2: mapping key "name" already defined`}},
 		{name: "alias", data: "name: &x a\ntags: [*x]\n", faults: []string{"x.yaml:1: name must be text, not an anchor", "not an anchor, alias or merge key"}},
 		{name: "merge key", data: "<<: {name: a}\n", faults: []string{"x.yaml:1:"}},

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) imageRemoveCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "rm IMAGE...", Short: "Remove tags, or images by digest", Args: needArgs(1, 1000, "at least one image"),
+		Example: "  silk image rm my:app", ValidArgsFunction: a.completeImages,
+		RunE: func(_ *cobra.Command, args []string) error {
+			_, _, stores, err := a.openImages(false)
+			if err != nil {
+				return err
+			}
+			for _, ref := range args {
+				if _, _, err := stores.resolve(ref); err != nil {
+					return err
+				}
+				if err := stores.own().Remove(ref); err != nil {
+					return err
+				}
+			}
+			if a.json {
+				return a.printJSON(args)
+			}
+			return nil
+		},
+	}
+	return a.jsonFlag(c)
+}
+
+func (a *app) imageGCCommand() *cobra.Command {
+	var dryRun bool
+	c := &cobra.Command{
+		Use: "gc", Short: "Remove images without a tag, and what broken builds left", Args: needArgs(0, 0, "no arguments"),
+		Example: "  silk image gc --dry-run",
+		RunE: func(*cobra.Command, []string) error {
+			_, _, stores, err := a.openImages(false)
+			if err != nil {
+				return err
+			}
+			answer, err := collectImages(stores, dryRun)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(answer)
+			}
+			return a.print("%s", answer)
+		},
+	}
+	c.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "only say what would be removed")
+	return a.jsonFlag(c)
+}
+
+// imageGCAnswer is the JSON of `silk image gc`.
+type imageGCAnswer struct {
+	DryRun     bool     `json:"dry_run"`
+	Images     []string `json:"images"` // digests
+	Leftovers  int      `json:"leftovers"`
+	FreedBytes int64    `json:"freed_bytes"`
+}
+
+func (g imageGCAnswer) String() string {
+	verb := "removed"
+	if g.DryRun {
+		verb = "would remove"
+	}
+	return fmt.Sprintf("%s %d images and %d leftovers, %s", verb, len(g.Images), g.Leftovers, sizeText(g.FreedBytes))
+}
+
+func collectImages(stores imageStores, dryRun bool) (imageGCAnswer, error) {
+	result, err := stores.own().GC(dryRun)
+	answer := imageGCAnswer{DryRun: dryRun, Images: []string{}, Leftovers: result.Leftovers, FreedBytes: result.Bytes}
+	for _, img := range result.Images {
+		answer.Images = append(answer.Images, img.Digest.String())
+	}
+	return answer, err
+}
