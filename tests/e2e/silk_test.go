@@ -25,6 +25,7 @@ type silk struct {
 	home   string
 	config string
 	env    []string
+	user   *syscall.Credential // who runs it; nil: whoever runs the tests
 }
 
 // newSilk prepares silk for t: it writes to a temporary directory and reads images from the test store.
@@ -47,7 +48,7 @@ func (s silk) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, s.path, args...)
 	cmd.Env = append(os.Environ(), "SILK_HOME="+s.home, "SILK_CONFIG="+s.config)
 	cmd.Env = append(cmd.Env, s.env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: s.user}
 	cmd.WaitDelay = 5 * time.Second
 	return cmd
 }
@@ -114,6 +115,9 @@ func (s silk) runRow(ctx context.Context, r row, dir string) (result, error) {
 	for name, value := range r.HostEnv {
 		s.env = append(s.env, name+"="+value)
 	}
+	if err := s.own(dir); err != nil {
+		return result{}, err
+	}
 	before, err := listing(src)
 	if err != nil {
 		return result{}, err
@@ -132,6 +136,19 @@ func (s silk) runRow(ctx context.Context, r row, dir string) (result, error) {
 		err = fmt.Errorf("the directory given with --dir was changed from\n%sto\n%s", before, after)
 	}
 	return got, err
+}
+
+// own gives everything below dir to the user who runs silk.
+func (s silk) own(dir string) error {
+	if s.user == nil {
+		return nil
+	}
+	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Lchown(path, int(s.user.Uid), int(s.user.Gid))
+	})
 }
 
 // listing says what is in a directory, for comparison.
