@@ -138,6 +138,6 @@ func compareViolation(t *testing.T, module string, silk side, e difference) {
 		t.Fatal(err)
 	}
 	if string(r.outcome.Kind) != violated || r.outcome.Rule != e.Rule || r.results[e.Test].kind != started {
-		t.Errorf("%s: silk: %s; %s; the list says violated %s", e.Test, r.results.describe(e.Test), r.detail, e.Rule)
+		t.Errorf("%s: silk: %s; %s; the list says violated %q", e.Test, r.results.describe(e.Test), r.detail, e.Rule)
 	}
 }

@@ -81,7 +81,7 @@ func newSilk(t *testing.T) side {
 		if err != nil {
 			return report{}, err
 		}
-		r := report{outcome: o, detail: fmt.Sprintf("outcome %s %s %s %s %s", o.Kind, o.Message, o.Rule, o.Syscall, o.Argument)}
+		r := report{outcome: o, detail: fmt.Sprintf("outcome %q, message %q, rule %q %s(%.100q)", o.Kind, o.Message, o.Rule, o.Syscall, o.Argument)}
 		r.results, r.complete, err = parse(output)
 		return r, err
 	}
