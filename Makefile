@@ -8,9 +8,9 @@ IMAGES      ?= lab:text lab:python lab:node lab:repo
 VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 BUILD       := $(GO) build -trimpath -buildvcs=false
 EMBED       := driver/gvisor/sentrybin/files
-# $(call images,TAG...) builds those that are missing or older than the code and the locks that make them.
-images = @for i in $(1); do t=$$SILK_HOME/images/tags/$$i; [ -f $$t ] && \
-  [ -z "$$(find image -name '*_test.go' -o -type f -newer $$t -print -quit)" ] || bin/silk image build $$i; done
+# $(call images,TAG...) builds those that are missing or older than what makes them: compat:x is tests/compat/x.yaml.
+images = @for i in $(1); do t=$$SILK_HOME/images/tags/$$i; f=; [[ $$i = lab:* ]] || f=tests/$${i/:/\/}.yaml; [ -f $$t ] && \
+  [ -z "$$(find image $$f -name '*_test.go' -o -type f -newer $$t -print -quit)" ] || bin/silk image build $${f:+-f} $${f:-$$i}; done
 # FAST are the packages that do not link the sandbox kernel, WHOLE the others and the tests of silk as one piece.
 FAST  = $(shell $(GO) list -f '{{.ImportPath}} {{join .Deps " "}}' ./... | grep -v -e ' gvisor.dev/' -e '^[^ ]*/tests/' | cut -d' ' -f1)
 WHOLE = $(filter-out $(FAST),$(shell $(GO) list ./...))
@@ -35,6 +35,7 @@ install: $(if $(shell command -v $(GO)),build images) ## install silk, its manua
 	IMAGES='$(IMAGES)' deploy/install $(or $(PREFIX),/usr/local)
 
 test: build images ## every test that this machine can run, real sandboxes included (SCOPE=rest: what race leaves out)
+	$(call images,compat:python)
 	SILK_TEST_HOME=$(SILK_HOME) $(GO) test -p 2 -timeout 30m $(if $(filter rest,$(SCOPE)),$(WHOLE),./...)
 
 test-cgroup2: build ## limits under cgroup v2: Debian's kernel in QEMU (package qemu-system-x86), some minutes
@@ -60,13 +61,11 @@ lint: ## formatting, vet, staticcheck and our bans (.golangci.yml gives the reas
 	$(GO) tool -modfile=tools/go.mod golangci-lint run ./...
 generate: ## regenerate committed generated files
 	$(GO) generate ./...
-generate-diff:
-	@before=$$(git diff | sha256sum); $(MAKE) --no-print-directory generate; test "$$before" = "$$(git diff | sha256sum)" || \
-	  { git --no-pager diff --stat; echo "generated files differ: commit what make generate wrote"; exit 1; }
 locks: ## resolve the lab images' packages anew with apt, rewrite the committed locks
 	$(GO) run ./image/recipe/cmd/locks image/recipe/locks
-
-check: lint race generate-diff ## lint, race, generated files up to date, client builds for other systems
+check: lint race ## lint, race, generated files up to date, client builds for other systems
+	@before=$$(git diff | sha256sum); $(MAKE) --no-print-directory generate; test "$$before" = "$$(git diff | sha256sum)" || \
+	  { git --no-pager diff --stat; echo "generated files differ: commit what make generate wrote"; exit 1; }
 	for t in darwin/arm64 windows/amd64 linux/arm64; do GOOS=$${t%/*} GOARCH=$${t#*/} $(BUILD) -o /dev/null ./cmd/silk; done
 
 deb: build images ## build Debian packages in dist, the same bytes for the same commit
@@ -77,4 +76,4 @@ release: check test deb ## everything, plus known vulnerabilities (needs network
 	cd dist && sha256sum *.deb > SHA256SUMS
 clean: ## remove what make built; images in .silk stay
 	rm -rf bin dist $(EMBED)/silk-sentry*
-.PHONY: help demo build images install test test-cgroup2 test-short race fuzz bench lint generate generate-diff locks check deb release clean
+.PHONY: $(shell sed -n 's/^\([a-z0-9-]*\):.*/\1/p' Makefile)
