@@ -35,7 +35,7 @@ type File struct {
 // base is in every lab image: a POSIX shell, what scripts expect, time zones, terminal types, and user names that
 // resolve without /etc/passwd.
 var base = []string{
-	"base-files", "bash", "bsdextrautils", "coreutils", "dash", "diffutils", "findutils", "gawk", "grep", "gzip", "hostname", "libc-bin", "libnss-extrausers",
+	"base-files", "bash", "bsdextrautils", "coreutils", "dash", "diffutils", "findutils", "gawk", "grep", "gzip", "hostname", "libc-bin", "libnss-cache",
 	"ncurses-base", "ncurses-bin", "sed", "tar", "tzdata", "util-linux", "xz-utils",
 }
 

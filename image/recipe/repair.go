@@ -48,15 +48,16 @@ var alternatives = []alternative{
 }
 
 // etc are the configuration files that maintainer scripts or an administrator would have written. User and group names
-// come from libnss-extrausers: nothing ever opens /etc/passwd, so an open of it is deliberate.
+// come from libnss-cache, which reads files of its own (libnss-extrausers would do it too, but not for ids below 500):
+// nothing ever opens /etc/passwd, so an open of it is deliberate.
 var etc = []File{
 	{"etc/gitconfig", []byte("[safe]\n\tdirectory = *\n[init]\n\tdefaultBranch = main\n")},
+	{"etc/group.cache", []byte("root:x:0:\nsilk:x:1000:\nnogroup:x:65534:\n")},
 	{"etc/hostname", []byte("silk\n")},
 	{"etc/hosts", []byte("127.0.0.1\tlocalhost silk\n::1\tlocalhost ip6-localhost\n")},
-	{"etc/nsswitch.conf", []byte("passwd: extrausers\ngroup: extrausers\nshadow: extrausers\ngshadow:\nhosts: files dns\nnetworks: files\nprotocols: files\nservices: files\nethers: files\nrpc: files\n")},
+	{"etc/nsswitch.conf", []byte("passwd: cache\ngroup: cache\nshadow: cache\ngshadow:\nhosts: files dns\nnetworks: files\nprotocols: files\nservices: files\nethers: files\nrpc: files\n")},
+	{"etc/passwd.cache", []byte("root:x:0:0:root:/nonexistent:/usr/sbin/nologin\nsilk:x:1000:1000:silk:/workspace:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n")},
 	{"etc/resolv.conf", []byte("nameserver 127.0.0.1\n")},
-	{"var/lib/extrausers/group", []byte("root:x:0:\nsilk:x:1000:\nnogroup:x:65534:\n")},
-	{"var/lib/extrausers/passwd", []byte("root:x:0:0:root:/nonexistent:/usr/sbin/nologin\nsilk:x:1000:1000:silk:/workspace:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n")},
 }
 
 // forbidden never are in an image: opening one is a violation, and none of them would be of use.
