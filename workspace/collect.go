@@ -10,26 +10,11 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"io/fs"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/gabriel-vasile/mimetype"
-)
-
-// Defaults of [CollectConfig].
-const (
-	DefaultArtifacts     = 1000
-	DefaultArtifactBytes = 64 << 20
-	DefaultTotalBytes    = 256 << 20
-)
-
-// Records with which a driver says in the PAX header of an entry what tar cannot say.
-const (
-	RecordOmitted = "SILK.omitted" // why the content of a file was not sent; the entry's own size is 0
-	RecordSize    = "SILK.size"    // size of the omitted content in bytes, decimal
-	RecordType    = "SILK.type"    // a Type that tar has no letter for, "socket", or needs numbers for, "device"
 )
 
 // moreName is the name of an omitted entry by which a driver says that it does not send further entries at all.
@@ -39,53 +24,6 @@ const (
 	headBytes = 64 << 10 // kept in memory of each file; below this size nothing unchanged touches the disk
 	listBytes = 4 << 20  // of all listed names together
 )
-
-// DefaultIgnore are base names that are never artifacts, nor is anything below them: caches, and silk's own places.
-var DefaultIgnore = []string{"__pycache__", ".cache", "node_modules", ".git", ".silk", ".gotmp", ".gocache"}
-
-// CollectConfig says what is kept. The zero value lists artifacts within the default limits and copies nothing.
-type CollectConfig struct {
-	Dir        string   // copies go here; made if missing; "": artifacts are listed only
-	Ignore     []string // base names that are no artifacts, besides DefaultIgnore
-	Files      int      // files listed at most, and as many links and special files; 0: DefaultArtifacts
-	FileBytes  int64    // of one file; 0: DefaultArtifactBytes
-	TotalBytes int64    // of all files that are kept; 0: DefaultTotalBytes
-}
-
-func (c CollectConfig) withDefaults() CollectConfig {
-	if c.Files == 0 {
-		c.Files = DefaultArtifacts
-	}
-	if c.FileBytes == 0 {
-		c.FileBytes = DefaultArtifactBytes
-	}
-	if c.TotalBytes == 0 {
-		c.TotalBytes = DefaultTotalBytes
-	}
-	return c
-}
-
-// Artifact is a file that the run made or changed, or a link or special file that it made.
-type Artifact struct {
-	Path    string // below the workspace; where the name is not UTF-8, U+FFFD stands for each faulty part
-	PathB64 string // the name itself in base64, if it is not UTF-8
-	Type    Type
-	Size    int64
-	Mode    fs.FileMode // permissions as the program left them
-	SHA256  string      // of the content; empty if that was not read, and for everything but files
-	MIME    string      // from the first bytes, not from the name; empty with SHA256
-	Omitted string      // why the content is not kept; empty: it is (in Dir, if there is one). Links and special files
-	// have no content and say nothing here
-}
-
-// Collected is what came out of a workspace.
-type Collected struct {
-	Artifacts []Artifact // in the order of the stream
-	Bytes     int64      // content kept
-	Omitted   int        // files in the list whose content is not kept
-	More      int        // files, links and special files beyond the limits that are not even listed, at least
-	Ignored   int        // files with or below an ignored name
-}
 
 // Collect reads the tar stream of a final workspace from r up to its end-of-archive blocks, and returns what is new or changed since before.
 //

@@ -39,8 +39,10 @@ func TestCollectArtifact(t *testing.T) {
 func TestCollectChanges(t *testing.T) {
 	big := strings.Repeat("0123456789abcdef", headBytes/16+1) // longer than what is kept in memory
 	d := t.TempDir()
-	for name, data := range map[string]string{"same": "s", "edited": "before", "shorter": "long text", "sub/big-same": big,
-		"sub/big-edited": big, "becomes-link": "x", "removed": "x"} {
+	for name, data := range map[string]string{
+		"same": "s", "edited": "before", "shorter": "long text", "sub/big-same": big,
+		"sub/big-edited": big, "becomes-link": "x", "removed": "x",
+	} {
 		write(t, filepath.Join(d, name), data)
 	}
 	must(t, os.Symlink("same", filepath.Join(d, "link-same")))
@@ -123,7 +125,8 @@ func TestCollectNamesThatAreNotUTF8(t *testing.T) {
 	got := collect(t, pack(t, file("caf\xe9/\xff\xfe", "x"), file("ok-é", "y"), file("new\nline", "z")), Manifest{}, CollectConfig{Dir: out})
 	want := []Artifact{
 		{Path: "caf\uFFFD/\uFFFD", PathB64: base64.StdEncoding.EncodeToString([]byte("caf\xe9/\xff\xfe"))},
-		{Path: "ok-é"}, {Path: "new\nline"},
+		{Path: "ok-é"},
+		{Path: "new\nline"},
 	}
 	for i, a := range got.Artifacts {
 		if a.Path != want[i].Path || a.PathB64 != want[i].PathB64 {
@@ -329,8 +332,10 @@ func TestCollectModes(t *testing.T) {
 
 func TestCollectTwice(t *testing.T) {
 	for _, pair := range [][2]entry{
-		{file("a", "1"), file("a", "2")}, {file("a", "1"), file("./a", "2")},
-		{special(tar.TypeSymlink, "a", "b"), file("a", "2")}, {file("a", "1"), special(tar.TypeFifo, "a", "")},
+		{file("a", "1"), file("a", "2")},
+		{file("a", "1"), file("./a", "2")},
+		{special(tar.TypeSymlink, "a", "b"), file("a", "2")},
+		{file("a", "1"), special(tar.TypeFifo, "a", "")},
 	} {
 		got, err := Collect(bytes.NewReader(pack(t, pair[0], pair[1])), Manifest{}, CollectConfig{})
 		if err == nil || len(got.Artifacts) != 1 {

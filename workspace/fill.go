@@ -219,8 +219,10 @@ func (f *filler) addOwn(file File) error {
 	if _, err := f.tw.Write(file.Bytes); err != nil {
 		return fmt.Errorf("copy %q into the workspace: %w", file.Name, err)
 	}
-	f.note(file.Name, Entry{Type: TypeFile, Size: size, Mode: file.perm(), ModTime: file.time(),
-		SHA256: sha256.Sum256(file.Bytes)})
+	f.note(file.Name, Entry{
+		Type: TypeFile, Size: size, Mode: file.perm(), ModTime: file.time(),
+		SHA256: sha256.Sum256(file.Bytes),
+	})
 	return nil
 }
 

@@ -220,8 +220,10 @@ func TestFillConflicts(t *testing.T) {
 }
 
 func TestCheckNames(t *testing.T) {
-	for _, name := range []string{"", ".", "..", "/abs", "../x", "a/../b", "a//b", "a/", "./a", "a/./b", "nul\x00",
-		strings.Repeat("x/", maxPathBytes) + "x"} {
+	for _, name := range []string{
+		"", ".", "..", "/abs", "../x", "a/../b", "a//b", "a/", "./a", "a/./b", "nul\x00",
+		strings.Repeat("x/", maxPathBytes) + "x",
+	} {
 		src := Source{Code: &File{Name: name}}
 		if err := src.Check(FillLimits{}); err == nil {
 			t.Errorf("Check accepted the name %.40q", name)

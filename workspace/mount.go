@@ -45,8 +45,10 @@ func CheckMount(src, dst string, stores []string) (resolved string, err error) {
 		return "", err
 	}
 	if len(stores) == 0 {
-		return "", &MountError{Rule: MountNoStore, Path: src,
-			Detail: "no store is listed; the owner allows sources under grants: stores: in the configuration"}
+		return "", &MountError{
+			Rule: MountNoStore, Path: src,
+			Detail: "no store is listed; the owner allows sources under grants: stores: in the configuration",
+		}
 	}
 	if hasParent(filepath.ToSlash(src)) {
 		return "", &MountError{Rule: MountParent, Path: src, Detail: `a source has no ".." element; write the whole path`}
@@ -67,8 +69,10 @@ func CheckMount(src, dst string, stores []string) (resolved string, err error) {
 		return "", &MountError{Rule: MountMissing, Path: src, Detail: err.Error(), Err: err}
 	}
 	if !info.IsDir() && !info.Mode().IsRegular() {
-		return "", &MountError{Rule: MountType, Path: src,
-			Detail: fmt.Sprintf("it is a %s; only directories and regular files are mounted", typeOf(info.Mode()))}
+		return "", &MountError{
+			Rule: MountType, Path: src,
+			Detail: fmt.Sprintf("it is a %s; only directories and regular files are mounted", typeOf(info.Mode())),
+		}
 	}
 	return resolved, nil
 }

@@ -282,7 +282,7 @@ func checkHostile(top string, stream []byte, before Manifest) error {
 	}
 	for dir, want := range map[string]int{top: 2, outside: 0} {
 		if entries, err := os.ReadDir(dir); err != nil || len(entries) != want {
-			return fmt.Errorf("beside the artifact directory: %v, %v", entries, err)
+			return errors.Join(fmt.Errorf("beside the artifact directory: %v", entries), err)
 		}
 	}
 	copies := 0

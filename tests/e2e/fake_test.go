@@ -81,8 +81,10 @@ func TestRowCommandLine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"run", "--json", "--dir", dir + "/src", "--artifacts", dir + "/artifacts", "--timeout", "60s", "-p", "lab:text",
-		"--stdin", dir + "/stdin", "--timeout", "1s", dir + "/src/a/b.sh", "--", "x", "-y"}
+	want := []string{
+		"run", "--json", "--dir", dir + "/src", "--artifacts", dir + "/artifacts", "--timeout", "60s", "-p", "lab:text",
+		"--stdin", dir + "/stdin", "--timeout", "1s", dir + "/src/a/b.sh", "--", "x", "-y",
+	}
 	if diff := cmp.Diff(want, args()); diff != "" {
 		t.Error(diff)
 	}
@@ -138,8 +140,10 @@ func goodWant() want {
 	return want{
 		Outcome: "failed|ok", Exit: &zero, Flags: []string{"tmp_full"}, Artifacts: []string{"a.png"}, Magic: map[string]string{"a.png": "8950"},
 		Unread: []string{"link"}, NoFile: "^core", SomeFile: "png$",
-		Stdout: channel{Is: &out, Has: texts{"lo\nwo"}, Match: texts{"^world$"}, Lacks: texts{"^w$"}, SHA256: sum(out), Bytes: &twelve,
-			Truncated: &no, Kept: []int{12, 12}},
+		Stdout: channel{
+			Is: &out, Has: texts{"lo\nwo"}, Match: texts{"^world$"}, Lacks: texts{"^w$"}, SHA256: sum(out), Bytes: &twelve,
+			Truncated: &no, Kept: []int{12, 12},
+		},
 	}
 }
 

@@ -136,8 +136,10 @@ func loadSuite(file string) (suite, error) {
 	return s, nil
 }
 
-var outcomes = map[string]bool{"ok": true, "failed": true, "timeout": true, "oom": true, "violated": true, "denied": true,
-	"canceled": true, "error": true}
+var outcomes = map[string]bool{
+	"ok": true, "failed": true, "timeout": true, "oom": true, "violated": true, "denied": true,
+	"canceled": true, "error": true,
+}
 
 // fault says what makes r useless as a test.
 func (r row) fault() string {
