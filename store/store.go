@@ -18,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"modernc.org/sqlite" // also registers the driver "sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -73,10 +74,28 @@ func Open(ctx context.Context, path string) (_ *DB, err error) {
 	pool.SetMaxOpenConns(4) // one writer and some readers
 	pool.SetMaxIdleConns(4)
 	db := &DB{DB: pool, path: path, write: make(chan struct{}, 1)}
-	if err := db.migrate(ctx); err != nil {
+	if err := db.ready(ctx); err != nil {
 		return nil, errors.Join(err, pool.Close())
 	}
 	return db, nil
+}
+
+// ready migrates, and tries again while another process holds a lock: the first change of a new file to WAL needs it
+// exclusively, and SQLite gives up at once, whatever the busy timeout, where two that wait for it could wait for each
+// other (https://www.sqlite.org/c3ref/busy_handler.html).
+func (db *DB) ready(ctx context.Context) error {
+	for began := time.Now(); ; {
+		err := db.migrate(ctx)
+		var e *sqlite.Error
+		if !errors.As(err, &e) || e.Code()&0xff != sqlite3.SQLITE_BUSY || time.Since(began) > busyMs*time.Millisecond {
+			return err
+		}
+		select {
+		case <-time.After(2 * time.Millisecond): // the others are a few transactions of a millisecond away
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // leaveBytes is the size of the log beyond which [DB.Leave] closes.
