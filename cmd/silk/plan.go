@@ -32,6 +32,7 @@ what this host cannot enforce. Nothing is run. The hash names the plan, for --ap
 type planAnswer struct {
 	Hash string `json:"hash"`
 	run.Preview
+	Enforced []policy.Enforcement `json:"enforced"` // what ends the run, and what fails in it
 }
 
 func (a *app) plan(f *runFlags, cmd *cobra.Command, args []string) error {
@@ -55,7 +56,7 @@ func (a *app) plan(f *runFlags, cmd *cobra.Command, args []string) error {
 	if err != nil && preview.Plan.Profile == "" { // refused whoever approves
 		return err
 	}
-	answer := planAnswer{Hash: preview.Plan.Hash(), Preview: preview}
+	answer := planAnswer{Hash: preview.Plan.Hash(), Preview: preview, Enforced: policy.Enforced(preview.Plan)}
 	if answer.Notes == nil {
 		answer.Notes = []string{}
 	}
@@ -99,6 +100,13 @@ func (a *app) printPlan(p planAnswer) error {
 	}
 	for _, e := range p.Plan.Env {
 		rows = append(rows, [2]string{"environment", printable(e)})
+	}
+	for _, e := range p.Enforced {
+		if e.Rule != "" {
+			rows = append(rows, [2]string{"ends the run", e.What + " (" + e.Rule + ")"})
+		} else {
+			rows = append(rows, [2]string{"fails", e.What})
+		}
 	}
 	for _, g := range p.Plan.Grants {
 		rows = append(rows, [2]string{"granted", g})
