@@ -1,9 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,7 +15,7 @@ func (a *app) profileCommand() *cobra.Command {
 		RunE:    func(*cobra.Command, []string) error { return a.profileList() },
 	}
 	show := &cobra.Command{
-		Use: "show NAME", Short: "Show a profile's image, limits and environment", Args: needArgs(1, 1, "one profile"),
+		Use: "show NAME", Short: "Show a profile as the configuration file would have it", Args: needArgs(1, 1, "one profile"),
 		Example:           "  silk profile show lab:python",
 		ValidArgsFunction: a.completeProfiles,
 		RunE:              func(_ *cobra.Command, args []string) error { return a.profileShow(args[0]) },
@@ -69,29 +66,5 @@ func (a *app) profileShow(name string) error {
 	if a.json {
 		return a.printJSON(p)
 	}
-	rows := [][]string{
-		{"name", p.Name}, {"summary", p.Summary}, {"image", p.Image}, {"language", p.Language}, {"network", p.Network},
-	}
-	top := p.Max.Or(p.Limits)
-	for _, l := range []struct{ name, base, top string }{
-		{"timeout", profile.FormatTimeout(p.Limits.Timeout), profile.FormatTimeout(top.Timeout)},
-		{"memory", profile.FormatBytes(p.Limits.MemoryBytes), profile.FormatBytes(top.MemoryBytes)},
-		{"cpus", fmt.Sprint(p.Limits.CPUs), fmt.Sprint(top.CPUs)},
-		{"processes", fmt.Sprint(p.Limits.Processes), fmt.Sprint(top.Processes)},
-		{"workspace", profile.FormatBytes(p.Limits.WorkspaceBytes), profile.FormatBytes(top.WorkspaceBytes)},
-		{"tmp", profile.FormatBytes(p.Limits.TmpBytes), profile.FormatBytes(top.TmpBytes)},
-		{"shm", profile.FormatBytes(p.Limits.ShmBytes), profile.FormatBytes(top.ShmBytes)},
-		{"output", profile.FormatBytes(p.Limits.OutputBytes), profile.FormatBytes(top.OutputBytes)},
-	} {
-		text := l.base
-		if l.top != l.base {
-			text += ", at most " + l.top
-		}
-		rows = append(rows, []string{l.name, text})
-	}
-	for _, key := range slices.Sorted(maps.Keys(p.Env)) {
-		rows = append(rows, []string{"env", key + "=" + p.Env[key]})
-	}
-	rows = append(rows, []string{"no artifacts", strings.Join(p.Ignore, " ")})
-	return a.table(rows)
+	return a.print("%s", strings.TrimSuffix(p.YAML(), "\n"))
 }
