@@ -42,7 +42,7 @@ func TestTimeLimit(t *testing.T) {
 
 func TestProcessLimit(t *testing.T) {
 	s := newSilk(t)
-	got := s.shell(t, "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do sleep 600 & done; echo ESCAPED", "--processes", "10")
+	got := s.shell(t, "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 600 & done; echo ESCAPED", "--processes", "5")
 	got.want(t, run.Failed, 2) // sh's, for a fork that returns EAGAIN
 	if got.Flags["pids_limit_hit"] == 0 || !strings.Contains(text(got.Stderr), "Cannot fork") || text(got.Stdout) != "" {
 		t.Errorf("flags %v, stdout %q, stderr %q, want a fork refused", got.Flags, text(got.Stdout), text(got.Stderr))
