@@ -36,8 +36,7 @@ func manPage(root *cobra.Command) string {
 	line(`silk \- ` + roff(strings.ToLower(root.Short[:1])+root.Short[1:]))
 	line(".SH SYNOPSIS")
 	for _, c := range leaves(root) {
-		line(".B " + roff(c.CommandPath()))
-		line(roff(strings.TrimPrefix(c.UseLine(), c.CommandPath())))
+		line(`\fB` + roff(c.CommandPath()) + `\fR` + roff(strings.TrimPrefix(c.UseLine(), c.CommandPath())))
 		line(".br")
 	}
 	line(".SH DESCRIPTION")
@@ -74,6 +73,7 @@ func manPage(root *cobra.Command) string {
 		{"SILK_CONFIG", "configuration file"},
 		{"SILK_MIRROR", "URL of a Debian archive for image build"},
 		{"SILK_NPM_REGISTRY", "URL of an npm registry for image build"},
+		{"SILK_SENTRY", "path of the sandbox kernel, instead of the one inside silk; for its development"},
 		{"NO_COLOR", "if not empty, output is never coloured"},
 	} {
 		line(".TP\n.B ", row[0], "\n", roff(row[1]))
