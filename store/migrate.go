@@ -50,7 +50,8 @@ func (db *DB) migrate(ctx context.Context) error {
 
 func schemaVersion(ctx context.Context, q interface {
 	QueryRowContext(context.Context, string, ...any) *sql.Row
-}) (version int, err error) {
+},
+) (version int, err error) {
 	err = q.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version)
 	return version, err
 }
