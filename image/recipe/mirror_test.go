@@ -210,7 +210,7 @@ func TestRegistry(t *testing.T) {
 	}
 	t.Run("none, and no npm", func(t *testing.T) {
 		t.Setenv("PATH", dir)
-		if _, err := registry(t.Context(), Config{}); !errors.Is(err, ErrNoRegistry) {
+		if _, err := registry(t.Context(), Config{AptDir: t.TempDir()}); !errors.Is(err, ErrNoRegistry) {
 			t.Errorf("error = %v, want ErrNoRegistry", err)
 		}
 	})

@@ -38,7 +38,10 @@ func registry(ctx context.Context, config Config) (string, error) {
 		address = askNPM(ctx)
 	}
 	if address == "" {
-		return "", ErrNoRegistry
+		var err error
+		if address, err = npmDefault(ctx, config); err != nil {
+			return "", fmt.Errorf("%w: %w", ErrNoRegistry, err)
+		}
 	}
 	u, err := url.Parse(address)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "file") {

@@ -37,16 +37,19 @@ func run() error {
 		NPMConfig:   []string{filepath.Join(home, ".npmrc"), "/etc/npmrc"},
 		Proxy:       http.ProxyFromEnvironment,
 	}
+	npm, err := recipe.RefreshNPM(ctx, config)
+	if err != nil {
+		return err
+	}
+	if err := write(npm); err != nil {
+		return err
+	}
 	for _, r := range recipe.Recipes() {
 		lock, err := recipe.Refresh(ctx, r, config)
 		if err != nil {
 			return err
 		}
-		data, err := lock.Marshal()
-		if err != nil {
-			return err
-		}
-		if err := atomicfile.Write(filepath.Join(os.Args[1], recipe.LockFile(r.Name)), data, 0o644); err != nil {
+		if err := write(lock); err != nil {
 			return err
 		}
 		var bytes int64
@@ -56,4 +59,12 @@ func run() error {
 		fmt.Printf("%s: %d packages, %d MB to download, %d npm packages\n", r.Name, len(lock.Packages), bytes>>20, len(lock.NPM))
 	}
 	return nil
+}
+
+func write(lock recipe.Lock) error {
+	data, err := lock.Marshal()
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(filepath.Join(os.Args[1], recipe.LockFile(lock.Image)), data, 0o644)
 }
