@@ -5,6 +5,7 @@ import (
 
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/driver/gvisor"
+	"github.com/silk-sandbox/silk/driver/gvisor/sentrybin"
 )
 
 // hostDrivers makes the drivers of this version: gvisor. Where it cannot be used there is none, and a run says why.
@@ -14,10 +15,11 @@ func hostDrivers(cfg driverConfig) (hostTools, error) {
 		return hostTools{WhyNone: err}, nil
 	}
 	if err != nil {
-		return hostTools{}, err
+		return hostTools{}, &hostError{err}
 	}
 	return hostTools{
 		Drivers: []driver.Driver{g}, Sweep: g.Sweep, Close: g.Close,
 		Kernel: func() fact { return kernelFact(cfg.Home, cfg.Sentry) },
+		Prune:  func(dry bool) ([]string, error) { return sentrybin.Prune(cfg.Home, dry) },
 	}, nil
 }

@@ -7,9 +7,10 @@ import (
 func (a *app) gcCommand() *cobra.Command {
 	var dryRun bool
 	c := &cobra.Command{
-		Use: "gc", Short: "Remove what crashed runs left, and images without a tag", Args: needArgs(0, 0, "no arguments"),
-		Long: `Remove what crashed runs left on this host (control groups, directories) and images without a tag. Every run begins with
-the first part of it by itself; records and tagged images are never touched, nor is anything of a run that lives.`,
+		Use: "gc", Short: "Remove what crashed runs and earlier versions left, and images without a tag", Args: needArgs(0, 0, "no arguments"),
+		Long: `Remove what crashed runs left on this host (control groups, directories), the sandbox kernels of earlier versions of silk
+and images without a tag. Every run begins with the first part of it by itself; records and tagged images are never
+touched, nor is anything of a run that lives.`,
 		Example: "  silk gc --dry-run",
 		RunE:    func(*cobra.Command, []string) error { return a.gc(dryRun) },
 	}
@@ -32,18 +33,30 @@ func (a *app) gc(dryRun bool) error {
 			return err
 		}
 	}
+	var kernels []string
+	if h.tools.Prune != nil {
+		if kernels, err = h.tools.Prune(dryRun); err != nil {
+			return err
+		}
+	}
 	images, err := collectImages(h.stores, dryRun)
 	if err != nil {
 		return err
 	}
 	if a.json {
 		return a.printJSON(struct {
-			Swept bool `json:"swept"` // leftovers of crashed runs were looked for and removed
+			Swept   bool     `json:"swept"`   // leftovers of crashed runs were looked for and removed
+			Kernels []string `json:"kernels"` // sandbox kernels of earlier versions
 			imageGCAnswer
-		}{swept, images})
+		}{swept, append([]string{}, kernels...), images})
 	}
 	if swept {
 		if err := a.print("what crashed runs left is removed"); err != nil {
+			return err
+		}
+	}
+	for _, k := range kernels {
+		if err := a.print("sandbox kernel of an earlier version: %s", k); err != nil {
 			return err
 		}
 	}

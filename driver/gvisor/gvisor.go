@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 
 	"github.com/silk-sandbox/silk/driver"
@@ -66,8 +67,11 @@ func New(config Config) (*Driver, error) {
 		return nil, fmt.Errorf("%w: %w", ErrUnusable, err)
 	}
 	path, err := sentrybin.Locate(config.Sentry, config.Home)
-	if err != nil {
+	if errors.Is(err, sentrybin.ErrNotBuilt) || errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %w", ErrUnusable, err)
+	}
+	if err != nil { // a full disk, a kernel that others may write to
+		return nil, err
 	}
 	h, err := openHost(path)
 	if err != nil {
