@@ -43,8 +43,10 @@ func full() Record {
 	return Record{
 		Run: "01JDXYZ0000000000000000001", Client: "cli", Profile: "lab:python", StartedAtMs: 1764424800000, EndedAtMs: 1764424800412,
 		RequestSHA256: strings.Repeat("a", 64), PolicySHA256: strings.Repeat("b", 64),
-		Policy: Policy{TimeoutMs: 120000, MemoryBytes: 512 << 20, MilliCPUs: 500, Processes: 64, WorkspaceBytes: 256 << 20, TmpBytes: 64 << 20,
-			ShmBytes: 64 << 20, OutputBytes: 10 << 20, Network: "deny", NoSpawn: true},
+		Policy: Policy{
+			TimeoutMs: 120000, MemoryBytes: 512 << 20, MilliCPUs: 500, Processes: 64, WorkspaceBytes: 256 << 20, TmpBytes: 64 << 20,
+			ShmBytes: 64 << 20, OutputBytes: 10 << 20, Network: "deny", NoSpawn: true,
+		},
 		Input:  Input{CodeSHA256: strings.Repeat("c", 64), WorkspaceSHA256: strings.Repeat("d", 64), StdinBytes: 12, StdinSHA256: strings.Repeat("e", 64), SHA256: strings.Repeat("f", 64)},
 		Driver: "gvisor", Image: "sha256:" + strings.Repeat("1", 64), Tools: []Tool{{"python3", "3.13.5-1"}},
 		Outcome: Outcome{Kind: "failed", Message: "the program exited with status 3 <ä>\u2028", ExitCode: &code, WallMs: 380, Flags: map[string]int64{"tmp_full": 2}},
@@ -66,9 +68,11 @@ func TestGolden(t *testing.T) {
 		r    Record
 	}{
 		{"full", full()},
-		{"denied", Record{Run: "01JDXYZ0000000000000000002", Client: "mcp", Profile: "lab:text", StartedAtMs: 1764424800000, EndedAtMs: 1764424800001,
+		{"denied", Record{
+			Run: "01JDXYZ0000000000000000002", Client: "mcp", Profile: "lab:text", StartedAtMs: 1764424800000, EndedAtMs: 1764424800001,
 			RequestSHA256: strings.Repeat("a", 64), Outcome: Outcome{Kind: "denied", Rule: "memory", Message: "memory 4 GiB is beyond profile lab:text"},
-			Decisions: []Decision{{"denied", "memory 4 GiB is beyond profile lab:text"}}}},
+			Decisions: []Decision{{"denied", "memory 4 GiB is beyond profile lab:text"}},
+		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := test.r.encode()

@@ -153,7 +153,8 @@ func Lost(ctx context.Context, tx *sql.Tx, alive func(owner string) bool) ([]Ent
 
 func query(ctx context.Context, db interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}, text string, args ...any) ([]Entry, error) {
+}, text string, args ...any,
+) ([]Entry, error) {
 	rows, err := db.QueryContext(ctx, text, args...)
 	if err != nil {
 		return nil, fmt.Errorf("read runs: %w", err)

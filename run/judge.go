@@ -17,8 +17,10 @@ func judge(exit driver.Exit, waitErr, cause error, limits profile.Limits) Outcom
 	switch {
 	case exit.Violation != nil:
 		v := exit.Violation
-		return Outcome{Kind: Violated, Rule: v.Rule, Syscall: v.Syscall, Argument: v.Argument,
-			Message: "policy ended the run: " + v.String()}
+		return Outcome{
+			Kind: Violated, Rule: v.Rule, Syscall: v.Syscall, Argument: v.Argument,
+			Message: "policy ended the run: " + v.String(),
+		}
 	case exit.OOM:
 		return Outcome{Kind: OOM, Message: fmt.Sprintf("the memory limit of %d MiB ended the run", limits.MemoryBytes>>20)}
 	case exit.Killed && errors.Is(cause, errTimeout):

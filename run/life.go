@@ -230,7 +230,7 @@ func (l *life) start(ctx context.Context) (driver.Sandbox, *driver.Spec, error) 
 	if beginErr := begin(); beginErr != nil { // the reason for whatever the driver says
 		if err == nil {
 			sandbox.Kill(driver.KillNow)
-			_, err = sandbox.Wait()
+			_, _ = sandbox.Wait()
 		}
 		return nil, nil, beginErr
 	}

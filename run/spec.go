@@ -41,8 +41,10 @@ func specOf(id string, p policy.Plan) (driver.Spec, error) {
 	switch spec.Network {
 	case driver.NetworkDeny, driver.NetworkLoopback:
 	default:
-		return driver.Spec{}, &policy.Denial{Rule: policy.RuleNetwork,
-			Detail: fmt.Sprintf("network %q is not available here; deny and loopback are", p.Network)}
+		return driver.Spec{}, &policy.Denial{
+			Rule:   policy.RuleNetwork,
+			Detail: fmt.Sprintf("network %q is not available here; deny and loopback are", p.Network),
+		}
 	}
 	return spec, nil
 }

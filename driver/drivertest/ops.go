@@ -229,5 +229,7 @@ func pack(w io.Writer, files map[string]file) error {
 	return archive.Close()
 }
 
-var _ driver.Driver = (*Fake)(nil)
-var _ driver.Resizer = (*sandbox)(nil)
+var (
+	_ driver.Driver  = (*Fake)(nil)
+	_ driver.Resizer = (*sandbox)(nil)
+)

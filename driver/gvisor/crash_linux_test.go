@@ -195,7 +195,7 @@ func TestLongCommandLine(t *testing.T) {
 func TestStartRefusesWhatIsNoImage(t *testing.T) {
 	d := newDriver(t)
 	testenv.NoLeaks(t)
-	file, err := os.Create(t.TempDir() + "/image") //nolint:forbidigo // nobody else reads it
+	file, err := os.Create(t.TempDir() + "/image")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,9 +54,9 @@ func (t Tarball) item(cache, registry string) item {
 }
 
 // bound is the most bytes that the file may have.
-func (i item) bound() int64 {
-	if i.size > 0 {
-		return i.size
+func (it item) bound() int64 {
+	if it.size > 0 {
+		return it.size
 	}
 	return maxTarballBytes
 }

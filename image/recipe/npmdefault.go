@@ -52,7 +52,7 @@ func npmDefault(ctx context.Context, config Config) (string, error) {
 	}
 	found := npmRegistryDefault.FindSubmatch(text)
 	if found == nil {
-		return "", errors.New("Debian's npm package names no default registry where it used to")
+		return "", errors.New("the npm package of Debian names no default registry where it used to")
 	}
 	return string(found[1]), nil
 }

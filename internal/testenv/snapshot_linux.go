@@ -184,8 +184,7 @@ func (s snapshot) addProcesses() error {
 		if !ours(all, p) {
 			continue
 		}
-		s[fmt.Sprintf("process %d %s", p.pid, p.startTicks)] =
-			fmt.Sprintf("process %d %q (state %s, parent %d)", p.pid, p.name, p.state, p.parent)
+		s[fmt.Sprintf("process %d %s", p.pid, p.startTicks)] = fmt.Sprintf("process %d %q (state %s, parent %d)", p.pid, p.name, p.state, p.parent)
 		if netns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", p.pid)); err == nil && netns != own {
 			s["network namespace "+netns] = "network namespace " + netns
 		}

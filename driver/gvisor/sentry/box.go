@@ -85,10 +85,13 @@ func newBox(conf *config.Config, ncpu int, hostMem uint64) (*box, error) {
 	b := &box{conf: conf, guard: &guard{}}
 	b.init = &specs.Spec{
 		Version: "1.0.0", Hostname: "silk", Root: &specs.Root{Path: "/", Readonly: true},
-		Process: &specs.Process{Args: []string{"init"}, Env: []string{"HOME=/"}, Cwd: "/", User: specs.User{UID: initID, GID: initID},
-			Capabilities: &specs.LinuxCapabilities{}, NoNewPrivileges: true},
+		Process: &specs.Process{
+			Args: []string{"init"}, Env: []string{"HOME=/"}, Cwd: "/", User: specs.User{UID: initID, GID: initID},
+			Capabilities: &specs.LinuxCapabilities{}, NoNewPrivileges: true,
+		},
 		Linux: &specs.Linux{Namespaces: []specs.LinuxNamespace{
-			{Type: specs.PIDNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace}, {Type: specs.MountNamespace}, {Type: specs.NetworkNamespace}}},
+			{Type: specs.PIDNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace}, {Type: specs.MountNamespace}, {Type: specs.NetworkNamespace},
+		}},
 	}
 	initFD, err := memfdOf("init", initELF())
 	if err != nil {

@@ -121,7 +121,8 @@ func (d *drainer) send(h *tar.Header) error {
 	if d.entries--; d.entries < 0 {
 		if d.entries == -1 {
 			return d.out.WriteHeader(&tar.Header{Name: ".", Typeflag: tar.TypeReg, Format: tar.FormatPAX, PAXRecords: map[string]string{
-				paxOmitted: fmt.Sprintf("more than %d entries", d.box.req.MaxEntries)}})
+				paxOmitted: fmt.Sprintf("more than %d entries", d.box.req.MaxEntries),
+			}})
 		}
 		return nil
 	}

@@ -35,7 +35,9 @@ func (m *memoryWatch) watch(b *box) {
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	limit := b.req.MemoryBytes
 	go func() {
-		for over := 0; ; {
+		again := time.NewTicker(memoryInterval)
+		defer again.Stop()
+		for over := 0; ; <-again.C {
 			used, err := b.kernel().MemoryFile().TotalUsage()
 			if err != nil {
 				panic("memory of the sandbox cannot be read: " + err.Error()) // fail closed
@@ -50,7 +52,6 @@ func (m *memoryWatch) watch(b *box) {
 				b.kernel().Kill(linux.WaitStatusTerminationSignal(linux.SIGKILL))
 				return
 			}
-			time.Sleep(memoryInterval)
 		}
 	}()
 }

@@ -72,7 +72,8 @@ func (w *workspace) vfs() *vfs.VirtualFilesystem { return w.box.kernel().VFS() }
 
 func (w *workspace) own(p *vfs.PathOperation) error {
 	return w.vfs().SetStatAt(w.ctx, w.creds, p, &vfs.SetStatOptions{
-		Stat: linux.Statx{Mask: linux.STATX_UID | linux.STATX_GID, UID: userID, GID: userID}})
+		Stat: linux.Statx{Mask: linux.STATX_UID | linux.STATX_GID, UID: userID, GID: userID},
+	})
 }
 
 // usedBytes is what the workspace occupies of the sandbox's memory.
