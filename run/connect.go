@@ -130,6 +130,7 @@ func (l *life) judgeWorkspace(exit driver.Exit) {
 		l.out.Flags["artifacts_omitted"] = int64(n)
 	}
 	switch {
+	case l.out.Kind == Violated: // the sandbox ended on the spot, its workspace with it
 	case exit.DrainErr != nil:
 		l.out.Flags["workspace_lost"] = 1
 	case l.collectErr != nil && (l.out.Kind == OK || l.out.Kind == Failed):
