@@ -5,6 +5,7 @@ package main
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -42,9 +43,28 @@ func run(out string) error {
 	if len(keep) == 0 {
 		return fmt.Errorf("none of %d programs matches our configuration", len(all))
 	}
+	if old, err := os.ReadFile(out); err == nil && same(old, keep) {
+		return nil
+	}
 	b, err := seccompfile.Encode(keep)
 	if err != nil {
 		return fmt.Errorf("encode filters: %w", err)
 	}
 	return renameio.WriteFile(out, b, 0o644)
+}
+
+// same reports whether a file holds these programs. gVisor's compiler walks maps, so that each time it puts equal rules
+// in another order: programs with the same name, length and number of variables are taken for the same, and the
+// committed file stays as it is. A new gVisor version or another configuration changes one of the three.
+func same(file []byte, programs []precompiledseccomp.Program) bool {
+	old, err := seccompfile.Decode(file)
+	if err != nil || len(old) != len(programs) {
+		return false
+	}
+	return !slices.ContainsFunc(programs, func(p precompiledseccomp.Program) bool {
+		o, ok := old[p.Name]
+		return !ok || len(o.Bytecode32) != len(p.Bytecode32) || !maps.EqualFunc(o.VarOffsets, p.VarOffsets, func(a, b []int) bool {
+			return len(a) == len(b)
+		})
+	})
 }
