@@ -4,7 +4,8 @@
 // caller, [Verify] finds the first event that was changed, removed or put in between. Triggers in the schema forbid
 // UPDATE and DELETE, so the trail is not changed by mistake; who can write the file can still cut the newest events off
 // or build a new chain, which is what signed records and exported heads are for. Text that sandboxed code printed
-// reaches the trail in one place only: the error of a failed run, bounded by [MaxErrorBytes].
+// reaches the trail in one place only: the error of a failed run, bounded by [MaxErrorBytes]. How a run ended is its
+// outcome, which only silk writes: a program can print the word oom, and its event has that error and outcome failed.
 package audit
 
 import (
@@ -31,8 +32,8 @@ type Name string
 // The events. Their data is an object; intentId in it is the run id, as in the column.
 const (
 	SandboxStarted    Name = "sandbox_started"    // intentId, profile, memoryMb, networkMode, driver, image
-	SandboxCompleted  Name = "sandbox_completed"  // intentId, profile, exitCode 0, durationMs
-	SandboxError      Name = "sandbox_error"      // intentId, profile, error, exitCode (absent on timeout)
+	SandboxCompleted  Name = "sandbox_completed"  // intentId, profile, outcome ok, exitCode 0, durationMs
+	SandboxError      Name = "sandbox_error"      // intentId, profile, outcome (a run.Kind), error, exitCode (absent on timeout)
 	SecurityViolation Name = "security_violation" // intentId, type, details
 	OutputTruncated   Name = "output_truncated"   // intentId, channel, bytes, kept
 	HostRecovered     Name = "host_recovered"     // intentId, details: silk died during the run

@@ -170,43 +170,47 @@ func TestOutcomes(t *testing.T) {
 		{name: "ok", req: request("print:hi"), want: Outcome{Kind: OK}, events: "started completed"},
 		{
 			name: "failed", req: request("exit:3"), want: Outcome{Kind: Failed}, exit: 3, code: 3, events: "started error",
-			data: `{"error":"non-zero exit","exitCode":3,"intentId":"RUN","profile":"test"}`,
+			data: `{"error":"non-zero exit","exitCode":3,"intentId":"RUN","outcome":"failed","profile":"test"}`,
 		},
 		{
 			name: "failed with a message", req: request(`eprint:Traceback: \xff\n`, "exit:1"), want: Outcome{Kind: Failed}, exit: 1, code: 1,
-			events: "started error", data: `{"error":"Traceback: �","exitCode":1,"intentId":"RUN","profile":"test"}`,
+			events: "started error", data: `{"error":"Traceback: �","exitCode":1,"intentId":"RUN","outcome":"failed","profile":"test"}`,
+		},
+		{
+			name: "says that it ran out of memory", req: request("eprint:oom", "exit:137"), want: Outcome{Kind: Failed}, exit: 137, code: 137,
+			events: "started error", data: `{"error":"oom","exitCode":137,"intentId":"RUN","outcome":"failed","profile":"test"}`,
 		},
 		{name: "exits like a timeout", req: request("exit:124"), want: Outcome{Kind: Failed}, exit: 124, code: 124, events: "started error"},
 		{
 			name: "own signal", req: request("signal:11"), want: Outcome{Kind: Failed, Signal: 11}, exit: 139, code: -1, events: "started error",
-			data: `{"error":"non-zero exit","exitCode":139,"intentId":"RUN","profile":"test"}`,
+			data: `{"error":"non-zero exit","exitCode":139,"intentId":"RUN","outcome":"failed","profile":"test"}`,
 		},
 		{name: "own kill", req: request("signal:9"), want: Outcome{Kind: Failed, Signal: 9}, exit: 137, code: -1, events: "started error"},
 		{
 			name: "missing command", req: policy.Request{Client: "cli", Profile: "test", Args: []string{"nothing"}}, want: Outcome{Kind: Failed},
-			exit: 127, code: 127, events: "started error", data: `{"error":"silk: nothing: command not found","exitCode":127,"intentId":"RUN","profile":"test"}`,
+			exit: 127, code: 127, events: "started error", data: `{"error":"silk: nothing: command not found","exitCode":127,"intentId":"RUN","outcome":"failed","profile":"test"}`,
 		},
 		{
 			name: "timeout", req: withTimeout(request("print:so far", "sleep"), 30*time.Millisecond), want: Outcome{Kind: Timeout}, exit: 124, code: -1,
-			events: "started error", data: `{"error":"timeout","intentId":"RUN","profile":"test"}`,
+			events: "started error", data: `{"error":"timeout","intentId":"RUN","outcome":"timeout","profile":"test"}`,
 		},
 		{
 			name: "oom", req: request("alloc:100000000000"), want: Outcome{Kind: OOM}, exit: 137, code: -1, events: "started error",
-			data: `{"error":"oom","exitCode":137,"intentId":"RUN","profile":"test"}`,
+			data: `{"error":"oom","exitCode":137,"intentId":"RUN","outcome":"oom","profile":"test"}`,
 		},
 		{
 			name: "violated", req: request("violate:file,openat,/etc/passwd"),
 			want: Outcome{Kind: Violated, Rule: "file", Syscall: "openat", Argument: "/etc/passwd"}, exit: 159, code: -1,
-			events: "started security_violation error", data: `{"error":"violated","exitCode":159,"intentId":"RUN","profile":"test"}`,
+			events: "started security_violation error", data: `{"error":"violated","exitCode":159,"intentId":"RUN","outcome":"violated","profile":"test"}`,
 		},
 		{
 			name: "denied by policy", req: withIsolation(request("exit:0")), want: Outcome{Kind: Denied, Rule: "isolation"}, exit: 126, code: -1,
-			events: "error", data: `{"error":"denied","exitCode":126,"intentId":"RUN","profile":"test","rule":"isolation"}`,
+			events: "error", data: `{"error":"denied","exitCode":126,"intentId":"RUN","outcome":"denied","profile":"test","rule":"isolation"}`,
 		},
 		{
 			name: "unknown profile", req: policy.Request{Client: "cli", Profile: "lab:pyton", Args: []string{"x"}},
 			want: Outcome{Kind: Error, Reason: ReasonUsage}, exit: 125, code: -1, events: "error",
-			data: `{"error":"error","exitCode":125,"intentId":"RUN","profile":"lab:pyton","reason":"usage"}`,
+			data: `{"error":"error","exitCode":125,"intentId":"RUN","outcome":"error","profile":"lab:pyton","reason":"usage"}`,
 		},
 		{name: "nothing to run", req: policy.Request{Client: "cli", Profile: "test"}, want: Outcome{Kind: Error, Reason: ReasonUsage}, exit: 125, code: -1, events: "error"},
 		{

@@ -93,7 +93,8 @@ func (l *life) channels() []namedKeeper {
 }
 
 // events are the audit events of the end of the run. A refused run is a sandbox_error with the error "denied": the
-// published list of events has no name of its own for it, and a listed name is what existing queries find.
+// published list of events has no name of its own for it, and a listed name is what existing queries find. The error of
+// a failed run is the program's own text; outcome, beside it, is a [Kind] that only silk writes.
 func (l *life) events(now time.Time) ([]*audit.Event, error) {
 	var events []*audit.Event
 	var faults []error
@@ -111,12 +112,12 @@ func (l *life) events(now time.Time) ([]*audit.Event, error) {
 	out := l.out
 	switch out.Kind {
 	case OK:
-		add(audit.SandboxCompleted, map[string]any{"profile": l.profile(), "exitCode": 0, "durationMs": out.WallMs})
+		add(audit.SandboxCompleted, map[string]any{"profile": l.profile(), "outcome": string(out.Kind), "exitCode": 0, "durationMs": out.WallMs})
 	case Violated:
 		add(audit.SecurityViolation, map[string]any{"type": out.Rule, "details": out.Syscall + "(" + out.Argument + ")"})
 		fallthrough
 	default:
-		data := map[string]any{"profile": l.profile(), "error": string(out.Kind)}
+		data := map[string]any{"profile": l.profile(), "outcome": string(out.Kind), "error": string(out.Kind)}
 		switch out.Kind {
 		case Failed:
 			data["error"] = l.errorText()
@@ -271,7 +272,7 @@ func finishLost(ctx context.Context, tx *sql.Tx, entry record.Entry) error {
 		return err
 	}
 	failed, err := audit.New(r.Run, audit.SandboxError, now, map[string]any{
-		"intentId": r.Run, "profile": r.Profile, "error": string(out.Kind), "reason": string(out.Reason), "exitCode": out.ExitStatus(),
+		"intentId": r.Run, "profile": r.Profile, "outcome": string(out.Kind), "error": string(out.Kind), "reason": string(out.Reason), "exitCode": out.ExitStatus(),
 	})
 	if err != nil {
 		return err
