@@ -27,7 +27,7 @@ type Config struct {
 	Logger *slog.Logger // nil: silent
 
 	// MaxFileBytes, MaxTotalBytes and MaxEntries bound what is drained from a workspace. Zero: 64 MiB, 256 MiB and
-	// 100,000.
+	// 10,000; an engine keeps fewer, and a walk over many more would delay the end of a run.
 	MaxFileBytes, MaxTotalBytes int64
 	MaxEntries                  int
 }
@@ -43,7 +43,7 @@ func (c Config) withDefaults() Config {
 		c.MaxTotalBytes = 256 << 20
 	}
 	if c.MaxEntries == 0 {
-		c.MaxEntries = 100_000
+		c.MaxEntries = 10_000
 	}
 	return c
 }

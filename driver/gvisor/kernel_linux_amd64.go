@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -41,66 +42,74 @@ type kernel struct {
 	closeOnce sync.Once
 }
 
-// spawn forks and execs a Sentry for a program that sees cpus processors. The process knows nothing of a run.
-func (h host) spawn(cpus int) (*kernel, error) {
+// spawn forks and execs a Sentry for a program that sees cpus processors. The process knows nothing of a run. On error
+// nothing is left.
+func (h host) spawn(cpus int) (_ *kernel, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("make engine socket: %w", err)
 	}
 	theirs := os.NewFile(uintptr(pair[1]), "sentry socket")
-	defer theirs.Close()
 	errR, errW, err := os.Pipe()
 	if err != nil {
-		_ = unix.Close(pair[0])
-		return nil, fmt.Errorf("make sentry stderr: %w", err)
+		return nil, errors.Join(fmt.Errorf("make sentry stderr: %w", err), unix.Close(pair[0]), theirs.Close())
 	}
-	defer errW.Close()
-
 	k := &kernel{cpus: cpus, sock: pair[0], stderr: newTail(errR), gone: make(chan struct{})}
+	sys := isolation()
+	born, err := k.makeGroup(h, sys)
+	if err == nil {
+		err = k.fork(h, []*os.File{h.null, h.null, errW, theirs}, sys)
+	}
+	// Our copies must be gone before anybody waits for the end of the process's stderr.
+	err = errors.Join(err, theirs.Close(), errW.Close(), closeFile(k.groupDir))
+	if err != nil {
+		if k.proc == nil {
+			close(k.gone)
+		}
+		return nil, errors.Join(err, k.discard())
+	}
+	if k.group != nil && !born {
+		// Its children are born there; the first one that runs guest code comes after the request. A process that has
+		// died already will say why over the socket.
+		if err := k.group.Add(k.proc.Pid); err != nil && !errors.Is(err, unix.ESRCH) {
+			return nil, errors.Join(err, k.discard())
+		}
+	}
+	return k, nil
+}
+
+// fork starts the process with the given first descriptors.
+func (k *kernel) fork(h host, first []*os.File, sys *syscall.SysProcAttr) error {
 	files := make([]*os.File, 256) // index is the descriptor number in the child; nil is closed
-	files[0], files[1], files[2], files[3], files[exeFD], files[255] = h.null, h.null, errW, theirs, h.exe, h.null
+	copy(files, first)
+	files[exeFD], files[255] = h.exe, h.null
 	attr := &os.ProcAttr{
 		Dir: "/", Files: files,
 		// Without this the Go runtime keeps the host's cgroup files open to follow the CPU quota.
 		Env: []string{"GODEBUG=containermaxprocs=0,updatemaxprocs=0"},
-		Sys: isolation(),
+		Sys: sys,
 	}
-	born, err := k.makeGroup(h, attr.Sys)
-	if err != nil {
-		_ = unix.Close(pair[0])
-		_ = errR.Close()
-		return nil, err
-	}
+	args := []string{"silk-sentry", strconv.Itoa(k.cpus), strconv.FormatUint(h.memory, 10)}
 	started := make(chan error, 1)
 	go func() {
 		// The parent-death signal is sent when the forking thread ends, not the process (prctl(2)): this one stays
 		// until the child is reaped.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		var err error
 		k.forked = time.Now()
-		k.proc, err = os.StartProcess("/proc/self/fd/"+strconv.Itoa(exeFD), []string{"silk-sentry", strconv.Itoa(cpus), strconv.FormatUint(h.memory, 10)}, attr)
+		proc, err := os.StartProcess("/proc/self/fd/"+strconv.Itoa(exeFD), args, attr)
+		k.proc = proc
 		started <- err
 		if err != nil {
 			return
 		}
-		k.state, k.waitErr = k.proc.Wait()
+		k.state, k.waitErr = proc.Wait()
 		close(k.gone)
 	}()
-	err = <-started
-	_ = closeFile(k.groupDir)
-	if err != nil {
-		_ = unix.Close(pair[0])
-		_ = errR.Close()
-		return nil, errors.Join(explainStart(err), k.removeGroup())
+	if err := <-started; err != nil {
+		return explainStart(err)
 	}
-	if k.group != nil && !born {
-		// Its children are born there; the first one that runs guest code comes after the request.
-		if err := k.group.Add(k.proc.Pid); err != nil {
-			return nil, errors.Join(err, k.discard())
-		}
-	}
-	return k, nil
+	return nil
 }
 
 // makeGroup makes the control group, if the host has one for us. born says that the process will be born in it.
@@ -162,7 +171,11 @@ func explainStart(err error) error {
 }
 
 // kill ends the process and everything in it.
-func (k *kernel) kill() { _ = k.proc.Kill() } // an error means that it is gone
+func (k *kernel) kill() {
+	if k.proc != nil {
+		_ = k.proc.Kill() // an error means that it is gone
+	}
+}
 
 // close gives up our end of the socket. Closing it ends the process if it still runs.
 func (k *kernel) close() {
@@ -189,14 +202,23 @@ func (k *kernel) receive() (wire.Message, error) {
 // died words the end of a process that said nothing.
 func (k *kernel) died() error {
 	<-k.gone
-	last := k.stderr.wait()
-	if last != "" {
-		last = ": " + last
+	last := ""
+	if first, _, _ := strings.Cut(k.stderr.wait(), "\n"); first != "" {
+		last = ": " + first
 	}
 	if k.waitErr != nil {
 		return fmt.Errorf("wait for sandbox kernel: %w%s", k.waitErr, last)
 	}
 	return fmt.Errorf("sandbox kernel ended without a word: %v%s", k.state, last)
+}
+
+// outOfMemory says whether the process ended because its own runtime got no more memory: the guest made the Sentry
+// allocate more than there was.
+func (k *kernel) outOfMemory() bool {
+	<-k.gone
+	first, _, _ := strings.Cut(k.stderr.wait(), "\n")
+	return strings.HasPrefix(first, "fatal error: runtime: out of memory") || strings.HasPrefix(first, "fatal error: runtime: cannot allocate memory") ||
+		strings.HasPrefix(first, "runtime: out of memory") || strings.HasPrefix(first, "fatal error: out of memory")
 }
 
 // cpuTime is what the process and all that it reaped have used.

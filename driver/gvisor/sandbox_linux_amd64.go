@@ -26,6 +26,8 @@ type sandbox struct {
 	drained chan error // nil if no drain is wanted
 	moved   atomic.Int64
 	killed  atomic.Bool
+
+	tablesFull atomic.Bool // watchTables ended the sandbox
 }
 
 func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ driver.Sandbox, err error) {
@@ -82,6 +84,9 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ driver.Sandbox,
 		return nil, err
 	}
 	trace("limited", time.Now())
+	if k.group == nil {
+		go s.watchTables(spec.MemoryBytes)
+	}
 	return s, nil
 }
 
@@ -247,12 +252,15 @@ func (s *sandbox) Wait() (driver.Exit, error) {
 	return exit, errors.Join(err, drainErr, s.release())
 }
 
-// hostOOM says whether the host's kernel killed the sandbox for want of memory. It asks the counters, not the signal.
+// hostOOM says whether the sandbox ended for want of memory outside the guest's own count. It asks the counters of the
+// host's kernel, not the signal.
 func (s *sandbox) hostOOM() bool {
+	if s.tablesFull.Load() || s.kernel.outOfMemory() {
+		return true
+	}
 	if s.kernel.group == nil {
 		return false
 	}
-	<-s.kernel.gone
 	n, err := s.kernel.group.OOMKills()
 	return err == nil && n > 0
 }

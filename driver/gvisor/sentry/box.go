@@ -47,6 +47,7 @@ type box struct {
 
 	notFound     string
 	notFoundCode int
+	over         chan struct{} // closed when no task runs any more
 	killed       atomic.Bool
 	started      func() // called when policy is in force and the program is about to run
 	fillErr      error  // set by ContainerStart, which cannot return it
@@ -82,7 +83,7 @@ func newConfig() configResult {
 // newBox builds kernel, platform and memory before anything is known of the run. The descriptors it hands to the
 // Loader are dead pipes; load replaces what is behind their numbers.
 func newBox(conf *config.Config, ncpu int, hostMem uint64) (*box, error) {
-	b := &box{conf: conf, guard: &guard{}}
+	b := &box{conf: conf, guard: &guard{}, over: make(chan struct{})}
 	b.init = &specs.Spec{
 		Version: "1.0.0", Hostname: "silk", Root: &specs.Root{Path: "/", Readonly: true},
 		Process: &specs.Process{
@@ -226,6 +227,7 @@ func (b *box) run(ready func()) (wire.Message, error) {
 	status := b.program.ExitStatus()
 	b.kernel().Kill(linux.WaitStatusTerminationSignal(linux.SIGKILL)) // init, and everything that the program left behind
 	b.loader.WaitExit()
+	close(b.over)
 	return b.end(status), nil
 }
 

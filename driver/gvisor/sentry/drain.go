@@ -3,6 +3,7 @@ package sentry
 import (
 	"archive/tar"
 	"bufio"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -23,6 +24,9 @@ const (
 // maxDepth bounds the walk: each level holds one dentry. Deeper files are reported as omitted, not read.
 const maxDepth = 4096
 
+// maxVisited bounds the walk as well: directories and unchanged files are not sent, and a look at one takes 5 us.
+const maxVisited = 200_000
+
 // drainer writes what the program made as a tar stream. It runs when no task exists any more. Directories are not
 // sent, nor files that are still what fill wrote.
 type drainer struct {
@@ -30,6 +34,7 @@ type drainer struct {
 	out     *tar.Writer
 	left    int64 // bytes of content that may still be sent
 	entries int   // that may still be sent
+	visited int
 	buf     []byte
 }
 
@@ -40,7 +45,7 @@ func (w *workspace) drain() error {
 	defer unix.Close(w.out)
 	bw := bufio.NewWriterSize(fdWriter(w.out), 256<<10)
 	d := drainer{workspace: w, out: tar.NewWriter(bw), left: w.box.req.TotalCapBytes, entries: w.box.req.MaxEntries, buf: make([]byte, 256<<10)}
-	if err := d.dir(w.root, "", 0); err != nil {
+	if err := d.dir(w.root, "", 0); err != nil && !errors.Is(err, errEnough) {
 		return fmt.Errorf("drain workspace: %w", err)
 	}
 	if err := d.out.Close(); err != nil {
@@ -78,6 +83,10 @@ func (d *drainer) dir(at vfs.VirtualDentry, name string, depth int) error {
 }
 
 func (d *drainer) entry(at vfs.VirtualDentry, base, full string, depth int) error {
+	if d.visited++; d.visited > maxVisited {
+		d.entries = 0
+		return d.send(nil)
+	}
 	p := d.at(at, base)
 	st, err := d.vfs().StatAt(d.ctx, d.creds, p, &vfs.StatOptions{Mask: linux.STATX_BASIC_STATS})
 	if err != nil {
@@ -116,17 +125,17 @@ func (d *drainer) entry(at vfs.VirtualDentry, base, full string, depth int) erro
 	return d.send(h)
 }
 
-// send writes a header; beyond the number of entries it writes nothing any more.
+// errEnough ends the walk after as many entries as were asked for.
+var errEnough = errors.New("more entries than are wanted")
+
+// send writes a header, or instead of one too many that there are more, and errEnough.
 func (d *drainer) send(h *tar.Header) error {
-	if d.entries--; d.entries < 0 {
-		if d.entries == -1 {
-			return d.out.WriteHeader(&tar.Header{Name: ".", Typeflag: tar.TypeReg, Format: tar.FormatPAX, PAXRecords: map[string]string{
-				paxOmitted: fmt.Sprintf("more than %d entries", d.box.req.MaxEntries),
-			}})
-		}
-		return nil
+	if d.entries--; d.entries >= 0 {
+		return d.out.WriteHeader(h)
 	}
-	return d.out.WriteHeader(h)
+	return errors.Join(errEnough, d.out.WriteHeader(&tar.Header{Name: ".", Typeflag: tar.TypeReg, Format: tar.FormatPAX, PAXRecords: map[string]string{
+		paxOmitted: fmt.Sprintf("more than %d entries", d.box.req.MaxEntries),
+	}}))
 }
 
 func (d *drainer) omit(h *tar.Header, st linux.Statx, why string) error {
@@ -146,7 +155,7 @@ func (d *drainer) file(p *vfs.PathOperation, h *tar.Header, st linux.Statx) erro
 	case int64(st.Size) > d.left:
 		return d.omit(h, st, fmt.Sprintf("all artifacts together are larger than %d bytes", d.box.req.TotalCapBytes))
 	case d.entries <= 0:
-		return d.send(h)
+		return d.send(h) // errEnough
 	}
 	d.left -= h.Size
 	f, err := d.vfs().OpenAt(d.ctx, d.creds, p, &vfs.OpenOptions{Flags: linux.O_RDONLY | linux.O_NOFOLLOW | linux.O_NONBLOCK})

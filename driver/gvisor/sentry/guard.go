@@ -26,7 +26,7 @@ type guard struct {
 	network   driver.Network
 	noSpawn   bool
 	box       *box
-	ended     atomic.Bool // a violation has been reported
+	ended     atomic.Bool // the last message is being said
 	processes atomic.Int64
 
 	pidsLimit, tmpFull, diskFull, filesRefused, spawnsRefused atomic.Int64
@@ -95,14 +95,20 @@ func (g *guard) flags() driver.Flags {
 // violate ends the sandbox: the engine learns of it on a channel that the guest cannot write to, then this process -
 // every task, every thread, the whole kernel - exits, before the call has had an effect.
 func (g *guard) violate(c *call, rule, argument string) (uintptr, *kernel.SyscallControl, error) {
+	g.last(wire.Message{
+		Kind: wire.Violation, Violation: &driver.Violation{Rule: rule, Syscall: c.name, Argument: printable(argument)},
+		Flags: g.flags(), Processes: g.processes.Load(), PeakBytes: g.box.memory.peak.Load(),
+	})
+	return 0, nil, linuxerr.EPERM // not reached
+}
+
+// last says the last message and ends the process. Only the first of several callers has its say; none returns.
+func (g *guard) last(m wire.Message) {
 	if g.ended.CompareAndSwap(false, true) {
-		g.report(wire.Message{
-			Kind: wire.Violation, Violation: &driver.Violation{Rule: rule, Syscall: c.name, Argument: printable(argument)},
-			Flags: g.flags(), Processes: g.processes.Load(), PeakBytes: g.box.memory.peak.Load(),
-		})
+		g.report(m)
 		os.Exit(0)
 	}
-	select {} // another task was first; this one must not go on
+	select {}
 }
 
 // printable makes text that came from the guest fit for a record: no control characters, at most 4096 bytes.

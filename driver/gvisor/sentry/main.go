@@ -130,7 +130,7 @@ func (s *session) run() error {
 	if err != nil {
 		return err
 	}
-	s.say(m)
+	b.guard.last(m)
 	return nil
 }
 

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"gvisor.dev/gvisor/pkg/abi/linux"
+
+	"github.com/silk-sandbox/silk/driver/gvisor/wire"
 )
 
 // memoryWatch ends the sandbox when its memory goes beyond the limit. It is exact where a cgroup is not: it counts the
@@ -20,6 +22,9 @@ const (
 	// memoryInterval is the time between samples: a guest touches at most a few MiB in it, and one sample (an fstat and
 	// a statfs inside the Sentry) costs microseconds.
 	memoryInterval = 5 * time.Millisecond
+
+	// killPatience is how long a killed sandbox may take to end: an ordinary one takes less than 10 ms.
+	killPatience = 50 * time.Millisecond
 
 	// heapAllowance is what the Sentry's Go heap needs for itself: measured at 20 MiB after a start and 80 MiB with 64
 	// processes of Python.
@@ -50,10 +55,22 @@ func (m *memoryWatch) watch(b *box) {
 			} else if over++; over > 1 || total > limit+limit/4 { // freed pages are given back a moment later: look twice
 				m.exceeded.Store(true)
 				b.kernel().Kill(linux.WaitStatusTerminationSignal(linux.SIGKILL))
+				m.end(b)
 				return
 			}
 		}
 	}()
+}
+
+// end ends this process if the kill does not end the sandbox soon: a task inside a system call that takes ever more
+// memory is not interrupted by it. The workspace is lost then.
+func (m *memoryWatch) end(b *box) {
+	select {
+	case <-b.over:
+	case <-time.After(killPatience):
+		b.guard.last(wire.Message{Kind: wire.Exit, Status: uint32(linux.SIGKILL), OOM: true, Flags: b.guard.flags(), Processes: b.guard.processes.Load(),
+			PeakBytes: m.peak.Load(), DrainErr: "the sandbox ended for want of memory, its workspace with it"})
+	}
 }
 
 // forked counts the processes beside init and the program.

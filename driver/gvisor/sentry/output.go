@@ -16,7 +16,7 @@ import (
 //go:linkname linuxWrite gvisor.dev/gvisor/pkg/sentry/syscalls/linux.write
 func linuxWrite(t *kernel.Task, file *vfs.FileDescription, src usermem.IOSequence, opts vfs.WriteOptions) (int64, error)
 
-// outputRules make writes whole and count the ones that found no room.
+// outputRules make writes whole, count the ones that found no room, and refuse what would make the Sentry itself grow.
 func (g *guard) outputRules() map[uintptr]rule {
 	return map[uintptr]rule{
 		unix.SYS_WRITE: func(c *call) (uintptr, *kernel.SyscallControl, error) {
@@ -40,7 +40,8 @@ func (g *guard) outputRules() map[uintptr]rule {
 		unix.SYS_PWRITE64:  g.mayBeFull,
 		unix.SYS_PWRITEV:   g.mayBeFull,
 		unix.SYS_PWRITEV2:  g.mayBeFull,
-		unix.SYS_FALLOCATE: g.mayBeFull,
+		unix.SYS_FALLOCATE: g.fallocate,
+		unix.SYS_MINCORE:   mincore,
 	}
 }
 
@@ -68,6 +69,26 @@ func finish(c *call, n uintptr, src usermem.IOSequence) uintptr {
 func (g *guard) mayBeFull(c *call) (uintptr, *kernel.SyscallControl, error) {
 	n, ctrl, err := c.proceed()
 	return n, ctrl, g.noRoom(c, err)
+}
+
+// fallocate refuses at once what cannot fit: the Sentry commits up to 4 GiB before it looks up, and a memfd has no size
+// of its own.
+func (g *guard) fallocate(c *call) (uintptr, *kernel.SyscallControl, error) {
+	offset, length := c.args[2].Int64(), c.args[3].Int64()
+	if most := max(g.box.req.MemoryBytes, g.box.req.WorkspaceBytes); offset >= 0 && length > 0 && (length > most || offset > most-length) {
+		return 0, nil, g.noRoom(c, linuxerr.ENOSPC)
+	}
+	return g.mayBeFull(c)
+}
+
+// maxMincoreBytes bounds the address range of one mincore(2): the Sentry answers with a byte a page from its own heap.
+const maxMincoreBytes = 16 << 30
+
+func mincore(c *call) (uintptr, *kernel.SyscallControl, error) {
+	if c.args[1].SizeT() > maxMincoreBytes {
+		return 0, nil, linuxerr.ENOMEM
+	}
+	return c.proceed()
 }
 
 // noRoom counts a write that a size limit refused, and returns err as it is.

@@ -17,7 +17,7 @@ import (
 var seccompPrograms []byte
 
 func loadSeccompPrograms() error {
-	programs, err := seccompfile.Decode(seccompPrograms)
+	_, programs, err := seccompfile.Decode(seccompPrograms)
 	if err != nil {
 		return err
 	}

@@ -1,25 +1,29 @@
 // Command seccompgen compiles the seccomp filters of gVisor's Sentry for the configuration that silk runs, so that a
-// start does not have to (up to 256 ms). Run it through `make generate`, after each change of the gVisor version.
+// start does not have to (up to 256 ms). Run it through `make generate`. It compiles only if the file is not from the
+// version of gVisor that go.mod names: gVisor's compiler orders equal rules at random, so that the same source gives
+// programs that differ in their bytes. Remove the file after a change of the configuration below.
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
-	"maps"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 
 	"github.com/google/renameio/v2"
-	"github.com/silk-sandbox/silk/driver/gvisor/internal/seccompfile"
 	"gvisor.dev/gvisor/pkg/seccomp/precompiledseccomp"
 	fconfig "gvisor.dev/gvisor/runsc/boot/filter/config"
+
+	"github.com/silk-sandbox/silk/driver/gvisor/internal/seccompfile"
 )
 
-// ours are the parts of a program's name that our configuration has: no host network, no device proxies, no profiling,
-// no cgo. Both platforms that need no kernel module stay.
+// ours are the parts of a program's name that our configuration has: the platform, no host network, no device proxies,
+// no profiling, no cgo.
 var ours = []string{
-	"HostNetwork=false", "NVProxy=false", "TPUProxy=false", "RDMAProxy=false",
+	"systrap", "HostNetwork=false", "NVProxy=false", "TPUProxy=false", "RDMAProxy=false",
 	"CgoEnabled=false", "PluginNetwork=false", "ProfileEnable=false", "Instrumentation=false",
 }
 
@@ -33,6 +37,15 @@ func main() {
 }
 
 func run(out string) error {
+	version, err := gvisorVersion()
+	if err != nil {
+		return err
+	}
+	if b, err := os.ReadFile(out); err == nil {
+		if module, programs, err := seccompfile.Decode(b); err == nil && module == version && len(programs) > 0 {
+			return nil
+		}
+	}
 	all, err := fconfig.PrecompiledPrograms()
 	if err != nil {
 		return fmt.Errorf("compile filters: %w", err)
@@ -43,28 +56,22 @@ func run(out string) error {
 	if len(keep) == 0 {
 		return fmt.Errorf("none of %d programs matches our configuration", len(all))
 	}
-	if old, err := os.ReadFile(out); err == nil && same(old, keep) {
-		return nil
-	}
-	b, err := seccompfile.Encode(keep)
+	b, err := seccompfile.Encode(version, keep)
 	if err != nil {
 		return fmt.Errorf("encode filters: %w", err)
 	}
 	return renameio.WriteFile(out, b, 0o644)
 }
 
-// same reports whether a file holds these programs. gVisor's compiler walks maps, so that each time it puts equal rules
-// in another order: programs with the same name, length and number of variables are taken for the same, and the
-// committed file stays as it is. A new gVisor version or another configuration changes one of the three.
-func same(file []byte, programs []precompiledseccomp.Program) bool {
-	old, err := seccompfile.Decode(file)
-	if err != nil || len(old) != len(programs) {
-		return false
+// gvisorVersion is the version of the gVisor module that this program was built with.
+func gvisorVersion() (string, error) {
+	info, ok := debug.ReadBuildInfo()
+	if ok {
+		for _, dep := range info.Deps {
+			if dep.Path == "gvisor.dev/gvisor" {
+				return dep.Version, nil
+			}
+		}
 	}
-	return !slices.ContainsFunc(programs, func(p precompiledseccomp.Program) bool {
-		o, ok := old[p.Name]
-		return !ok || len(o.Bytecode32) != len(p.Bytecode32) || !maps.EqualFunc(o.VarOffsets, p.VarOffsets, func(a, b []int) bool {
-			return len(a) == len(b)
-		})
-	})
+	return "", errors.New("this program does not know its gVisor version: build it in module mode")
 }
