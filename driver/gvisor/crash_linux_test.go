@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/silk-sandbox/silk/driver"
+	"github.com/silk-sandbox/silk/driver/gvisor"
 	"github.com/silk-sandbox/silk/internal/testenv"
 )
 
@@ -213,5 +214,25 @@ func TestStartRefusesWhatIsNoImage(t *testing.T) {
 	}
 	if _, err := os.Stat(file.Name()); errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
+	}
+}
+
+// TestKernelThatDiesAtOnce must end in an error, whenever it dies.
+func TestKernelThatDiesAtOnce(t *testing.T) {
+	testenv.Require(t, testenv.Image(labText))
+	testenv.NoLeaks(t)
+	root := openImage(t)
+	defer root.Close()
+	d, err := gvisor.New(gvisor.Config{Sentry: "/bin/true"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	for range 20 {
+		release := d.Prepare(t.Context())
+		if _, err := d.Start(t.Context(), spec(root, "true")); err == nil || !strings.Contains(err.Error(), "sandbox kernel") {
+			t.Errorf("start with a kernel that dies: %v", err)
+		}
+		release()
 	}
 }

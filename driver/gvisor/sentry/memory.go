@@ -68,8 +68,10 @@ func (m *memoryWatch) end(b *box) {
 	select {
 	case <-b.over:
 	case <-time.After(killPatience):
-		b.guard.last(wire.Message{Kind: wire.Exit, Status: uint32(linux.SIGKILL), OOM: true, Flags: b.guard.flags(), Processes: b.guard.processes.Load(),
-			PeakBytes: m.peak.Load(), DrainErr: "the sandbox ended for want of memory, its workspace with it"})
+		b.guard.last(wire.Message{
+			Kind: wire.Exit, Status: uint32(linux.SIGKILL), OOM: true, Flags: b.guard.flags(), Processes: b.guard.processes.Load(),
+			PeakBytes: m.peak.Load(), DrainErr: "the sandbox ended for want of memory, its workspace with it",
+		})
 	}
 }
 
