@@ -8,6 +8,8 @@ import (
 	"os"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 func TestSignalsCancel(t *testing.T) {
@@ -24,4 +26,29 @@ func TestSignalsCancel(t *testing.T) {
 			}
 		})
 	}
+}
+
+// timeout(1) signals silk and then silk's process group: the second signal is no second Ctrl-C.
+func TestSignalsEcho(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		signals, done, ended := make(chan os.Signal), make(chan struct{}), make(chan struct{})
+		firsts, agains := 0, 0
+		go func() {
+			defer close(ended)
+			watchSignals(signals, done, func() { firsts++ }, func() { agains++ })
+		}()
+		for range 3 {
+			signals <- syscall.SIGTERM
+		}
+		synctest.Wait()
+		if firsts != 1 || agains != 0 {
+			t.Fatalf("after an echo: first %d, again %d", firsts, agains)
+		}
+		<-time.After(echo)
+		signals <- syscall.SIGINT
+		<-ended
+		if firsts != 1 || agains != 1 {
+			t.Fatalf("after the second wish: first %d, again %d", firsts, agains)
+		}
+	})
 }
