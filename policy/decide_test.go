@@ -76,6 +76,7 @@ func TestDecide(t *testing.T) {
 		{name: "every refusal at once", change: func(r *Request) {
 			r.Client, r.Limits.MemoryBytes, r.Limits.Timeout = ClientMCP, 8<<30, time.Hour
 		}, rule: RuleTimeout, text: "; also denied by rule memory"},
+		{name: "memory that no program starts in", change: func(r *Request) { r.Limits.MemoryBytes = 512 }, unread: true, text: "memory 512B is too little; ask for at least 1MiB"},
 		{name: "negative limit", change: func(r *Request) { r.Limits.Timeout = -1 }, unread: true, text: "timeout -1ns is negative"},
 		{name: "cpus that are no number", change: func(r *Request) { r.Client = ClientCLI; r.Limits.CPUs = math.NaN() }, unread: true},
 		{name: "endless cpus", change: func(r *Request) { r.Client = ClientCLI; r.Limits.CPUs = math.Inf(1) }, unread: true, text: "more than 1024"},

@@ -14,6 +14,10 @@ const (
 	maxProcesses = 32768 // the usual pid_max, proc(5)
 )
 
+// minMemory is the least memory that may be asked for. No program of an image starts in less, and what says how a run
+// ended counts in MiB.
+const minMemory = 1 << 20
+
 // limits settles every number: what is asked for, else what the profile gives; at most what the profile allows, the
 // owner's configuration grants, or the client may grant.
 func (d *decision) limits() {
@@ -31,6 +35,9 @@ func (d *decision) limits() {
 	l.ShmBytes = settle(d, RuleDisk, "shm", asked.ShmBytes, base.ShmBytes, top.ShmBytes, granted.ShmBytes, profile.FormatBytes)
 	l.OutputBytes = settle(d, RuleOutput, "output", asked.OutputBytes, base.OutputBytes, top.OutputBytes, granted.OutputBytes, profile.FormatBytes)
 
+	if asked.MemoryBytes > 0 && asked.MemoryBytes < minMemory {
+		d.fault("memory %s is too little; ask for at least %s", profile.FormatBytes(asked.MemoryBytes), profile.FormatBytes(minMemory))
+	}
 	if l.CPUs > maxCPUs {
 		d.fault("cpus %s is more than %d", formatFloat(l.CPUs), maxCPUs)
 	}

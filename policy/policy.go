@@ -54,6 +54,7 @@ type Code struct {
 	Name   string `json:"name"`   // path under /workspace, local (filepath.IsLocal)
 	Bytes  []byte `json:"-"`      // nil when the file is already part of Request.Dir
 	SHA256 string `json:"sha256"` // of the bytes, lower-case hex
+	Given  string `json:"-"`      // how it came when it is no file of the invoker's: "-c" or "-"; for people, it decides nothing
 }
 
 // Mount is a read-only bind of a directory or file that lies inside a store listed by the owner.

@@ -25,8 +25,8 @@ var units = []struct {
 	{"B", 1},
 }
 
-// ParseBytes reads a size such as "512MiB", "1.5 GiB", "64MB" (decimal) or "1048576" (bytes). The case of letters does not
-// matter. It refuses what is ambiguous ("512M"), negative, zero, or above [math.MaxInt64].
+// ParseBytes reads a size such as "512MiB", "1.5 GiB", "64MB" (decimal) or "1000B". The case of letters does not matter. It
+// refuses what has no unit ("512"), what is ambiguous ("512M"), negative, zero, or above [math.MaxInt64].
 func ParseBytes(text string) (int64, error) {
 	number, unit := text, ""
 	if i := strings.IndexFunc(text, func(r rune) bool { return r != '.' && (r < '0' || r > '9') }); i >= 0 {
@@ -35,20 +35,9 @@ func ParseBytes(text string) (int64, error) {
 	if number == "" {
 		return 0, fmt.Errorf("%q is not a size; write one like 512MiB", text)
 	}
-	factor := int64(1)
-	if unit != "" {
-		factor = 0
-		for _, u := range units {
-			if strings.EqualFold(u.name, unit) {
-				factor = u.bytes
-			}
-		}
-		if factor == 0 {
-			if len(unit) == 1 && strings.Contains("KMGTkmgt", unit) {
-				return 0, fmt.Errorf("%q is ambiguous; write %s%siB or %s%sB", text, number, strings.ToUpper(unit), number, strings.ToUpper(unit))
-			}
-			return 0, fmt.Errorf("%q has the unknown unit %q; use B, KiB, MiB, GiB or TiB", text, unit)
-		}
+	factor, err := unitNamed(text, number, unit)
+	if err != nil {
+		return 0, err
 	}
 	if whole, err := strconv.ParseInt(number, 10, 64); err == nil {
 		if whole == 0 {
@@ -71,6 +60,25 @@ func ParseBytes(text string) (int64, error) {
 		return 0, fmt.Errorf("%q is nothing; a size is above zero", text)
 	}
 	return int64(f), nil
+}
+
+// unitNamed returns the bytes of the unit in text, which is number and unit.
+func unitNamed(text, number, unit string) (int64, error) {
+	if unit == "" {
+		if strings.Trim(number, "0.") == "" {
+			return 1, nil // nothing, in whatever unit: refused as that
+		}
+		return 0, fmt.Errorf("%q has no unit; write %sMiB", text, number)
+	}
+	for _, u := range units {
+		if strings.EqualFold(u.name, unit) {
+			return u.bytes, nil
+		}
+	}
+	if len(unit) == 1 && strings.Contains("KMGTkmgt", unit) {
+		return 0, fmt.Errorf("%q is ambiguous; write %s%siB or %s%sB", text, number, strings.ToUpper(unit), number, strings.ToUpper(unit))
+	}
+	return 0, fmt.Errorf("%q has the unknown unit %q; use B, KiB, MiB, GiB or TiB", text, unit)
 }
 
 // FormatBytes writes n exactly, with the largest binary unit that needs no fraction: "512MiB", "1000B". ParseBytes reads

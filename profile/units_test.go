@@ -18,12 +18,13 @@ func TestParseBytes(t *testing.T) {
 		{"1.5GiB", 3 << 29},
 		{"2 GiB", 2 << 30},
 		{"64MB", 64e6},
-		{"1048576", 1 << 20},
+		{"1048576B", 1 << 20},
+		{"1048576", 0},
 		{"1B", 1},
 		{"1TiB", 1 << 40},
-		{"9223372036854775807", math.MaxInt64},
+		{"9223372036854775807B", math.MaxInt64},
 		{"512M", 0},
-		{"512", 512},
+		{"512", 0},
 		{"", 0},
 		{"MiB", 0},
 		{"-1MiB", 0},
@@ -80,5 +81,12 @@ func TestParseCPUs(t *testing.T) {
 		if got, err := ParseCPUs(text); (err != nil) != (want == 0) || (err == nil && got != want) {
 			t.Errorf("ParseCPUs(%q) = %v, %v; want %v", text, got, err, want)
 		}
+	}
+}
+
+// A bare number is no size: whoever writes 512 means MiB, and would get bytes.
+func TestParseBytesNamesTheUnit(t *testing.T) {
+	if _, err := ParseBytes("512"); err == nil || err.Error() != `"512" has no unit; write 512MiB` {
+		t.Error(err)
 	}
 }

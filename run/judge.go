@@ -22,7 +22,7 @@ func judge(exit driver.Exit, waitErr, cause error, limits profile.Limits) Outcom
 			Message: "policy ended the run: " + v.String(),
 		}
 	case exit.OOM:
-		return Outcome{Kind: OOM, Message: fmt.Sprintf("the memory limit of %d MiB ended the run", limits.MemoryBytes>>20)}
+		return Outcome{Kind: OOM, Message: fmt.Sprintf("the memory limit of %s ended the run", profile.FormatBytes(limits.MemoryBytes))}
 	case exit.Killed && errors.Is(cause, errTimeout):
 		return Outcome{Kind: Timeout, Message: fmt.Sprintf("the time limit of %v ended the run", limits.Timeout)}
 	case exit.Killed && errors.Is(cause, errStdin):
