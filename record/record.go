@@ -19,8 +19,9 @@ import (
 // Schema names the version of [Record]'s JSON form. Fields are added without a new version, never renamed or removed.
 const Schema = "silk.run-record/v1"
 
-// Record is the summary of one run. It holds hashes of code and output, never their text. Host paths appear at most in
-// the message of an outcome. All hashes are SHA-256 in lower-case hex; times are Unix milliseconds.
+// Record is the summary of one run. It holds hashes of code and output, never their text, but for what the invoker wrote
+// into the arguments of a command. Host paths appear at most there and in the message of an outcome. All hashes are
+// SHA-256 in lower-case hex; times are Unix milliseconds.
 type Record struct {
 	Schema      string `json:"schema"`
 	Run         string `json:"run"` // ULID
@@ -28,6 +29,10 @@ type Record struct {
 	Profile     string `json:"profile"`
 	StartedAtMs int64  `json:"started_at_ms"` // when the request arrived
 	EndedAtMs   int64  `json:"ended_at_ms"`   // when the outcome was known; 0 while it runs
+
+	// Command is what was run, for people: the file, -c or - with the language, or the command, and the arguments, on one
+	// printable line of at most 4 KiB. Records of earlier versions have none.
+	Command string `json:"command"`
 
 	RequestSHA256 string `json:"request_sha256"` // canonical JSON of the request, code by hash
 	PolicySHA256  string `json:"policy_sha256"`  // canonical JSON of the decided Policy; empty when refused before

@@ -42,7 +42,7 @@ func full() Record {
 	code := 3
 	return Record{
 		Run: "01JDXYZ0000000000000000001", Client: "cli", Profile: "lab:python", StartedAtMs: 1764424800000, EndedAtMs: 1764424800412,
-		RequestSHA256: strings.Repeat("a", 64), PolicySHA256: strings.Repeat("b", 64),
+		Command: "x.py 'a b' <ä>", RequestSHA256: strings.Repeat("a", 64), PolicySHA256: strings.Repeat("b", 64),
 		Policy: Policy{
 			TimeoutMs: 120000, MemoryBytes: 512 << 20, MilliCPUs: 500, Processes: 64, WorkspaceBytes: 256 << 20, TmpBytes: 64 << 20,
 			ShmBytes: 64 << 20, OutputBytes: 10 << 20, Network: "deny", NoSpawn: true,

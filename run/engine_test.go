@@ -651,6 +651,18 @@ func TestEnvironmentValuesOfTheInvokerAreNotRecorded(t *testing.T) {
 	}
 }
 
+func TestRecordNamesTheCommand(t *testing.T) {
+	s := newStand(t, nil)
+	entry := s.checkRecorded(s.run(request("print:hi you"), IO{}), "started completed")
+	if got, want := entry.Record.Command, "fake 'print:hi you'"; got != want {
+		t.Errorf("command %s, want %s", got, want)
+	}
+	refused := s.checkRecorded(s.run(withIsolation(request("exit:0")), IO{}), "error")
+	if got, want := refused.Record.Command, "fake exit:0"; got != want {
+		t.Errorf("command of a refused run %s, want %s", got, want)
+	}
+}
+
 // prepared is a driver that counts what it prepared.
 type prepared struct {
 	*drivertest.Fake

@@ -160,7 +160,7 @@ func (l *life) entry() (record.Entry, error) {
 	out := l.out
 	r := record.Record{
 		Run: l.id, Client: string(l.req.Client), Profile: l.profile(), StartedAtMs: l.arrived.UnixMilli(),
-		Image: l.image.Digest, Tools: l.image.Tools, Input: l.in,
+		Command: commandText(l.req, l.plan.Language), Image: l.image.Digest, Tools: l.image.Tools, Input: l.in,
 		Outcome: record.Outcome{
 			Kind: string(out.Kind), Reason: string(out.Reason), Message: out.Message, ExitCode: out.ExitCode, Signal: out.Signal,
 			Phase: out.Phase, Rule: out.Rule, Syscall: out.Syscall, Argument: out.Argument, Flags: out.Flags, WallMs: out.WallMs,
