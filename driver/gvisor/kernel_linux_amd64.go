@@ -221,9 +221,15 @@ func (k *kernel) outOfMemory() bool {
 		strings.HasPrefix(first, "runtime: out of memory") || strings.HasPrefix(first, "fatal error: out of memory")
 }
 
-// cpuTime is what the process and all that it reaped have used.
+// cpuTime is what the process and its stub processes have used. Without a control group's count, stubs that the
+// process did not reap before it ended are missing.
 func (k *kernel) cpuTime() time.Duration {
 	<-k.gone
+	if k.group != nil {
+		if used, ok := k.group.CPUTime(); ok {
+			return used
+		}
+	}
 	if k.state == nil {
 		return 0
 	}

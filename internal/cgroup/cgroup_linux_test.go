@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -143,6 +144,33 @@ func TestOfAnother(t *testing.T) {
 	} {
 		if got := OfAnother(test.group); got != test.want {
 			t.Errorf("%s: OfAnother(%q) = %t, want %t", test.name, test.group, got, test.want)
+		}
+	}
+}
+
+func TestCPUTime(t *testing.T) {
+	dir := t.TempDir()
+	for _, test := range []struct {
+		name, file, text string
+		version          int
+		want             time.Duration
+		ok               bool
+	}{
+		{"version 2", "cpu.stat", "usage_usec 1500\nuser_usec 1000\nsystem_usec 500\n", 2, 1500 * time.Microsecond, true},
+		{"version 1, both controllers in one place", "cpuacct.usage", "1500\n", 1, 1500, true},
+		{"nothing that counts", "other", "", 1, 0, false},
+		{"a file in another form", "cpu.stat", "nonsense\n", 2, 0, false},
+	} {
+		group := filepath.Join(dir, test.name)
+		if err := os.Mkdir(group, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(group, test.file), []byte(test.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		g := &Group{root: &Root{Version: test.version, dirs: map[string]string{"memory": dir, "cpu": dir, "pids": dir}}, dirs: []string{group}}
+		if got, ok := g.CPUTime(); got != test.want || ok != test.ok {
+			t.Errorf("%s: CPUTime() = %v, %t, want %v, %t", test.name, got, ok, test.want, test.ok)
 		}
 	}
 }

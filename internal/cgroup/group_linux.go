@@ -153,6 +153,26 @@ func (g *Group) OOMKills() (int64, error) {
 	return 0, fmt.Errorf("read control group: no oom_kill in %s", name)
 }
 
+// CPUTime is what the processes of the group have used, the ended ones included. ok is false where the kernel does not
+// count it with our controllers: version 1 with cpuacct mounted apart from cpu.
+func (g *Group) CPUTime() (used time.Duration, ok bool) {
+	name, key, unit := "cpu.stat", "usage_usec ", time.Microsecond
+	if g.root.Version == 1 {
+		name, key, unit = "cpuacct.usage", "", time.Nanosecond
+	}
+	b, err := os.ReadFile(g.file("cpu", name))
+	if err != nil {
+		return 0, false
+	}
+	for line := range strings.Lines(string(b)) {
+		if text, found := strings.CutPrefix(strings.TrimSpace(line), key); found {
+			n, err := strconv.ParseInt(text, 10, 64)
+			return time.Duration(n) * unit, err == nil
+		}
+	}
+	return 0, false
+}
+
 // removeTimeout bounds the wait for the last process of a group: the kernel takes a moment after it was reaped.
 const removeTimeout = 5 * time.Second
 
