@@ -41,7 +41,8 @@ func ProfileFor(req Request) string {
 }
 
 // Decide turns a request into a complete plan, or refuses it with a [*Denial], or says with a [*RequestError] that it
-// makes no sense. prof must be the profile that [ProfileFor] names.
+// makes no sense. prof must be the profile that [ProfileFor] names. A request that carries an approval is refused unless
+// the approval is of its own plan, whether the plan takes one or not.
 //
 // A plan is never wider than prof, unless owner, the invoker of the local command line, or an approval of this very plan
 // grants it; each grant stands in Plan.Grants. When nothing but an approval is missing, the plan is returned with the
@@ -108,20 +109,18 @@ func (d *decision) end() (Plan, error) {
 		first.Also = d.denials[1:]
 		return Plan{}, first
 	}
-	if len(d.approval) == 0 {
+	if len(d.approval) == 0 && d.req.Approve == "" {
 		return d.plan, nil
 	}
 	hash := d.plan.Hash()
-	denial := &Denial{Rule: RuleApproval, Fix: "ask the owner to approve " + hash}
 	switch d.req.Approve {
 	case hash:
 		return d.plan, nil
 	case "":
-		denial.Detail = "approval needed for " + list(d.approval)
-	default:
-		denial.Detail = fmt.Sprintf("approval %s is not for this plan", d.req.Approve)
+		return d.plan, &Denial{Rule: RuleApproval, Detail: "approval needed for " + list(d.approval), Fix: "ask the owner to approve " + hash}
 	}
-	return d.plan, denial
+	// Whoever approved another plan than this one has not seen what would run, even if nothing in it takes an approval.
+	return d.plan, &Denial{Rule: RuleApproval, Detail: fmt.Sprintf("approval %q is not for this plan", d.req.Approve), Fix: "the hash of this plan is " + hash}
 }
 
 func (d *decision) client() {

@@ -278,6 +278,24 @@ func TestApprovalIsForOnePlan(t *testing.T) {
 	}
 }
 
+// An approval of another plan is a refusal even where none is needed: whoever gave it has not seen this plan.
+func TestApprovalOfAnotherPlan(t *testing.T) {
+	req := plainRequest()
+	plan, err := Decide(req, small, Grants{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Approve = plan.Hash()
+	if _, err := Decide(req, small, Grants{}); err != nil {
+		t.Errorf("the plan's own hash: %v", err)
+	}
+	req.Approve = strings.Repeat("0", 64)
+	_, err = Decide(req, small, Grants{})
+	if d, ok := AsDenial(err); !ok || d.Rule != RuleApproval || !strings.Contains(d.Detail, req.Approve) || !strings.Contains(d.Fix, plan.Hash()) {
+		t.Errorf("another plan's hash: %v", err)
+	}
+}
+
 // TestNeverWider asks for anything through every door but the local command line, without any grant: whatever is decided
 // is no wider than the profile.
 func TestNeverWider(t *testing.T) {
@@ -287,7 +305,7 @@ func TestNeverWider(t *testing.T) {
 			Args:    rapid.SliceOfN(rapid.String(), 0, 3).Draw(t, "args"),
 			Network: rapid.SampledFrom([]string{"", "deny", "loopback", "allow", "allowlist"}).Draw(t, "network"),
 			Hosts:   rapid.SliceOfN(rapid.SampledFrom([]string{"a:1", "example.org:443"}), 0, 1).Draw(t, "hosts"),
-			Approve: rapid.String().Draw(t, "approve"),
+			Approve: rapid.SampledFrom([]string{"", "x"}).Draw(t, "approve"),
 			Limits: profile.Limits{
 				Timeout:     time.Duration(rapid.Int64().Draw(t, "timeout")),
 				MemoryBytes: rapid.Int64().Draw(t, "memory"),

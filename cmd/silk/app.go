@@ -90,7 +90,8 @@ streams and records a program with nothing else installed: no Docker, no KVM, no
 	root.PersistentFlags().StringVar(&a.homeFlag, "home", "", "state `DIR` (default $SILK_HOME, else /var/lib/silk for root, ~/.local/share/silk for others)")
 	root.PersistentFlags().StringVar(&a.configFlag, "config", "", "configuration `FILE` (default $SILK_CONFIG, ~/.config/silk/config.yaml, /etc/silk/config.yaml)")
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.SetHelpCommand(&cobra.Command{Use: "no-help", Hidden: true}) // --help is enough, and `silk help` would be a second way
+	root.SetHelpCommand(helpCommand())
+	root.SetHelpCommandGroupID("keep")
 	root.AddGroup(&cobra.Group{ID: "run", Title: "Run:"}, &cobra.Group{ID: "look", Title: "Look:"}, &cobra.Group{ID: "keep", Title: "Keep house:"})
 	for group, commands := range map[string][]*cobra.Command{
 		"run":  {a.runCommand(), a.planCommand(), a.profileCommand(), a.imageCommand()},
@@ -103,6 +104,21 @@ streams and records a program with nothing else installed: no Docker, no KVM, no
 		}
 	}
 	return root
+}
+
+// helpCommand is for those who type `silk help run`; help itself names --help.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "help [COMMAND...]", Short: "Show the help of a command, as its --help does", Hidden: true, Args: cobra.ArbitraryArgs, DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			about, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 && about.HasSubCommands() {
+				return unknownCommand(about, rest[0])
+			}
+			about.InitDefaultHelpFlag()
+			return about.Help()
+		},
+	}
 }
 
 // group makes a command that only has others below it.

@@ -46,7 +46,7 @@ func TestScripts(t *testing.T) {
 			return os.WriteFile(filepath.Join(env.WorkDir, "config.yaml"), nil, 0o600)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"status": status, "json": jsonCommand, "silk-image": silkImage, "run-id": runID, "break-trail": breakTrail, "expand": expand, "await": await,
+			"status": status, "json": jsonCommand, "silk-image": silkImage, "run-id": runID, "break-trail": breakTrail, "expand": expand, "await": await, "blob": blob,
 		},
 	})
 }

@@ -21,7 +21,7 @@ func (a *app) planCommand() *cobra.Command {
 what this host cannot enforce. Nothing is run. The hash names the plan, for --approve.`,
 		Example: `  silk plan hello.py
   silk plan --dir . -p lab:repo --memory 8GiB -- make test
-  silk plan --net allow -p lab:python -c 'print(1)' --json`,
+  silk plan --net loopback -p lab:python -c 'print(1)' --json`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.plan(&f, cmd, args) },
 	}
 	f.add(a, c)

@@ -74,7 +74,7 @@ func (f *runFlags) request(a *app, c config, cmd *cobra.Command, args []string) 
 	case hasCode && file != "":
 		return req, usagef("both -c and the file %s are given; which one is to run?", file)
 	case hasCode:
-		return req, f.inline(c, &req, []byte(f.code))
+		return req, f.inline(c, &req, "-c", []byte(f.code))
 	case file == "-":
 		if f.stdin != "" || f.interactive || f.terminal {
 			return req, usagef("the code comes from stdin (-), so stdin cannot be passed to the program")
@@ -83,7 +83,7 @@ func (f *runFlags) request(a *app, c config, cmd *cobra.Command, args []string) 
 		if err != nil {
 			return req, err
 		}
-		return req, f.inline(c, &req, code)
+		return req, f.inline(c, &req, "-", code)
 	case file != "":
 		return req, f.fromFile(&req, file)
 	}
@@ -149,8 +149,9 @@ func locate(name string) (string, fs.FileInfo, error) {
 	return path, info, err
 }
 
-// inline puts code that has no file of its own into the request, under the name that its language gives it.
-func (f *runFlags) inline(c config, req *policy.Request, code []byte) error {
+// inline puts code that has no file of its own, given by -c or -, into the request, under the name that its language
+// gives it.
+func (f *runFlags) inline(c config, req *policy.Request, given string, code []byte) error {
 	name := "main"
 	l, ok := profile.LanguageNamed(f.language)
 	if !ok {
@@ -164,6 +165,12 @@ func (f *runFlags) inline(c config, req *policy.Request, code []byte) error {
 		if err != nil {
 			return err
 		}
+		if f.profile == "" {
+			if bytes.IndexByte(code, 0) >= 0 {
+				return usagef("the code is not text; name its language with --lang: %s", languageList())
+			}
+			f.guessed = prof.Language
+		}
 		l, ok = profile.LanguageNamed(prof.Language)
 	}
 	if ok {
@@ -176,6 +183,7 @@ func (f *runFlags) inline(c config, req *policy.Request, code []byte) error {
 		}
 	}
 	req.Code = newCode(name, code)
+	req.Code.Given = given
 	return nil
 }
 
@@ -213,6 +221,11 @@ func (f *runFlags) fromFile(req *policy.Request, file string) error {
 			req.Language = l.Name
 		} else if word := profile.Shebang(firstLine(code)); word != "" {
 			return usagef("%s is for %s, which is not a known language%s", file, word, suggestLanguage(word))
+		} else if f.profile == "" {
+			if err := guessable(file, name, code); err != nil {
+				return err
+			}
+			f.guessed = "sh"
 		}
 	}
 	if inside {
@@ -221,6 +234,20 @@ func (f *runFlags) fromFile(req *policy.Request, file string) error {
 		}
 	}
 	return nil
+}
+
+// guessable refuses to take a file for a shell script that nobody said is one: its name says that it is something else, or
+// its bytes do.
+func guessable(file, name string, code []byte) error {
+	if bytes.IndexByte(code, 0) >= 0 {
+		return usagef("%s is not text; name its language with --lang (%s), or copy it in with --file and name the command after --", file, languageList())
+	}
+	switch ext := filepath.Ext(strings.TrimLeft(filepath.Base(name), ".")); strings.ToLower(ext) {
+	case "", ".txt", ".text":
+		return nil
+	default:
+		return usagef("%s: no known language has the extension %s; name one with --lang: %s", file, printable(ext), languageList())
+	}
 }
 
 // insideDir says where path lies below dir, both taken as written or, failing that, with links resolved.
@@ -267,15 +294,21 @@ func firstLine(code []byte) string {
 }
 
 func suggestLanguage(word string) string {
+	if near := nearest.To(word, languageNames()); near != "" {
+		return fmt.Sprintf("; did you mean %s?", near)
+	}
+	return "; there are " + languageList()
+}
+
+func languageNames() []string {
 	var names []string
 	for _, l := range profile.Languages() {
 		names = append(names, l.Name)
 	}
-	if near := nearest.To(word, names); near != "" {
-		return fmt.Sprintf("; did you mean %s?", near)
-	}
-	return "; there are " + strings.Join(names, ", ")
+	return names
 }
+
+func languageList() string { return strings.Join(languageNames(), ", ") }
 
 // nearestFile looks beside a file that is not there for one that was meant.
 func nearestFile(file string) string {

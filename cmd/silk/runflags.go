@@ -24,6 +24,8 @@ type runFlags struct {
 	artifacts               string
 	interactive, terminal   bool
 	jsonl, trace            bool
+
+	guessed string // the language that code got because nothing named one; set by request
 }
 
 // add declares the flags that say what is run and how.
@@ -43,13 +45,13 @@ func (f *runFlags) add(a *app, c *cobra.Command) {
 	s.Var(&limit[float64]{&f.limits.CPUs, profile.ParseCPUs, "number"}, "cpus", "processors, such as 0.5")
 	s.Var(&limit[int]{&f.limits.Processes, profile.ParseProcesses, "number"}, "processes", "processes and threads at most")
 	s.Var(&limit[int64]{&f.limits.WorkspaceBytes, profile.ParseBytes, "size"}, "disk", "size of /workspace, such as 1GiB")
-	s.StringVar(&f.network, "net", "", "`NETWORK`: deny, loopback, allow, or HOST:PORT,...")
-	s.StringVar(&f.approve, "approve", "", "`HASH` of the plan that you approve, as silk plan prints it")
+	s.StringVar(&f.network, "net", "", "`NETWORK`: deny or loopback; allow and HOST:PORT,... are refused (not in this version)")
+	s.StringVar(&f.approve, "approve", "", "`HASH` of the plan that you approve, as silk plan prints it: of what is run and granted, code and limits, and of the names, not the contents, of what --dir, --file and --mount bring in")
 	s.BoolVar(&f.noSpawn, "no-spawn", false, "the program may start threads, but no process")
-	s.BoolVar(&f.deterministic, "deterministic", false, "one processor and fixed seeds, for runs that should repeat")
+	s.BoolVar(&f.deterministic, "deterministic", false, "one processor and a fixed PYTHONHASHSEED; random numbers and clocks still differ")
 	s.StringVar(&f.driver, "driver", "", "`DRIVER` that isolates the run (default auto)")
-	s.StringVar(&f.isolation, "isolation", "", "refuse anything weaker than `KIND`: microvm")
-	s.BoolVar(&f.requireWatch, "require-watch", false, "refuse to run without a second watcher on the host")
+	s.StringVar(&f.isolation, "isolation", "", "refuse anything weaker than `KIND`: microvm (not in this version)")
+	s.BoolVar(&f.requireWatch, "require-watch", false, "refuse to run without a second watcher on the host (not in this version)")
 	s.BoolVarP(&f.terminal, "tty", "t", false, "give the program a terminal")
 	s.BoolVarP(&f.interactive, "interactive", "i", false, "pass stdin on, as --stdin - does")
 
@@ -110,9 +112,5 @@ func (a *app) completeProfiles(_ *cobra.Command, _ []string, _ string) ([]string
 }
 
 func completeLanguages(_ *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	var list []string
-	for _, l := range profile.Languages() {
-		list = append(list, l.Name)
-	}
-	return list, cobra.ShellCompDirectiveNoFileComp
+	return languageNames(), cobra.ShellCompDirectiveNoFileComp
 }

@@ -168,3 +168,11 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	ts.Fatalf("%q does not come", args[0])
 }
+
+// blob makes a file that is no text: blob file
+func blob(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: blob file")
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte("\x7fELF\x02\x00"), 0o600))
+}
