@@ -96,8 +96,8 @@ type LimitError struct {
 func (e *LimitError) Error() string {
 	switch e.What {
 	case "bytes":
-		return fmt.Sprintf("the files for the workspace take more than its %d MiB (reached at %q); leave some out, "+
-			"or raise the workspace limit of the profile", e.Limit>>20, e.Path)
+		return fmt.Sprintf("the files for the workspace take more than its %d MiB (reached at %q); leave some out, or "+
+			"raise the limit, as with --disk %dGiB or in the profile", e.Limit>>20, e.Path, max(1, 4*e.Limit>>30))
 	case "entries":
 		return fmt.Sprintf("more than %d files and directories for the workspace (reached at %q); name a smaller "+
 			"directory, or mount it read-only with --mount", e.Limit, e.Path)
