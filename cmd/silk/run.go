@@ -82,8 +82,9 @@ func (a *app) run(f *runFlags, cmd *cobra.Command, args []string) error {
 	}
 
 	outcome, err := engine.Run(streams.ctx, req, streams.io)
-	streams.close() // the terminal is the user's again before anything is said
-	a.show(f, outcome, streams)
+	streams.close()          // the terminal is the user's again before anything is said
+	plan, _ := h.decide(req) // as the engine did; the outcome has its refusal
+	a.show(f, outcome, told{plan: plan, guessed: f.guessed}, streams)
 	if f.trace {
 		trace.print(a.err)
 	}
@@ -100,29 +101,36 @@ func (a *app) run(f *runFlags, cmd *cobra.Command, args []string) error {
 }
 
 // show prints the end of a run: its outcome on stdout if JSON was asked for, and what people need on stderr.
-func (a *app) show(f *runFlags, o run.Outcome, s *streams) {
+func (a *app) show(f *runFlags, o run.Outcome, t told, s *streams) {
 	if f.jsonl {
 		a.printJSONLine(exitFrame{Type: "exit", Outcome: o})
 	} else if a.json {
 		a.printJSONLine(o)
 	}
 	if o.Kind != run.OK {
-		a.errorf("%s", a.bold(sentence(o)))
+		a.errorf("%s", a.bold(sentence(o, t)))
 	}
-	if notes := limitNotes(o); notes != "" {
-		a.errorf("limits were hit: %s", notes)
+	if notes := limitNotes(o, t.plan.Limits); notes != "" {
+		a.errorf("%s", notes)
 	}
 	if s.lost != nil {
 		a.errorf("output could not be written: %v", s.lost)
 	}
-	if a.json || len(o.Artifacts) == 0 || (f.artifacts == "" && !isTerminal(a.err)) {
+	if a.json {
+		return
+	}
+	if f.artifacts == "" {
+		switch n := len(o.Artifacts); n {
+		case 0:
+		case 1:
+			a.errorf("1 artifact was not kept; --artifacts DIR receives it")
+		default:
+			a.errorf("%d artifacts were not kept; --artifacts DIR receives them", n)
+		}
 		return
 	}
 	for _, art := range o.Artifacts {
 		a.errorf("artifact %s", artifactLine(art, f.artifacts))
-	}
-	if f.artifacts == "" {
-		a.errorf("artifacts are gone with the sandbox; keep copies with --artifacts DIR")
 	}
 }
 

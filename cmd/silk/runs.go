@@ -7,12 +7,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/silk-sandbox/silk/record"
+	"github.com/silk-sandbox/silk/run"
 	"github.com/silk-sandbox/silk/store"
 )
 
@@ -23,13 +26,20 @@ func (a *app) runsCommand() *cobra.Command {
 		Use: "ls", Short: "List the newest runs", Args: needArgs(0, 0, "no arguments"),
 		Example: "  silk runs ls --outcome violated --since 24h\n  silk runs ls --limit 1000 --json",
 		RunE: func(*cobra.Command, []string) error {
-			if since > 0 {
+			switch {
+			case f.Outcome != "" && !slices.Contains(outcomes, f.Outcome):
+				return usagef("--outcome %q is not one of %s", f.Outcome, strings.Join(outcomes, ", "))
+			case f.Limit < 1:
+				return usagef("--limit %d is not above zero", f.Limit)
+			case since < 0:
+				return usagef("--since %s is not above zero", since)
+			case since > 0:
 				f.Since = time.Now().Add(-since)
 			}
 			return a.runsList(f)
 		},
 	}
-	ls.Flags().StringVar(&f.Outcome, "outcome", "", "only those that ended so: ok, failed, timeout, oom, violated, denied, canceled, error, running")
+	ls.Flags().StringVar(&f.Outcome, "outcome", "", "only those that ended so: "+strings.Join(outcomes, ", "))
 	ls.Flags().StringVarP(&f.Profile, "profile", "p", "", "only those of this profile")
 	ls.Flags().DurationVar(&since, "since", 0, "only those started within this time, such as 24h")
 	ls.Flags().StringVar(&f.Before, "before", "", "only those older than this run, for the next page")
@@ -51,6 +61,11 @@ func (a *app) runsCommand() *cobra.Command {
 	logs.Flags().StringVar(&channel, "channel", "", "only stdout or stderr")
 	return group("runs", "List past runs, their records and their output", "  silk runs ls\n  silk runs logs 01JF4Z",
 		a.jsonFlag(ls), a.jsonFlag(show), logs)
+}
+
+// outcomes are what runs can be chosen by.
+var outcomes = []string{
+	string(run.OK), string(run.Failed), string(run.Timeout), string(run.OOM), string(run.Violated), string(run.Denied), string(run.Canceled), string(run.Error), "running",
 }
 
 // openStore opens the database of the state directory, without making either.
@@ -97,12 +112,21 @@ func (a *app) printRuns(entries []record.Entry) error {
 		}
 		return a.printJSON(list)
 	}
-	rows := [][]string{{"RUN", "STARTED", "PROFILE", "OUTCOME", "EXIT", "TIME"}}
+	rows := [][]string{{"RUN", "STARTED", "PROFILE", "OUTCOME", "EXIT", "TIME", "COMMAND"}}
 	for _, e := range entries {
 		r := e.Record
-		rows = append(rows, []string{r.Run, timeText(r.StartedAtMs), r.Profile, or(r.Outcome.Kind, "running"), exitText(r.Outcome), fmt.Sprintf("%d ms", r.Outcome.WallMs)})
+		rows = append(rows, []string{r.Run, timeText(r.StartedAtMs), r.Profile, or(r.Outcome.Kind, "running"), exitText(r.Outcome), fmt.Sprintf("%d ms", r.Outcome.WallMs), shortened(r.Command)})
 	}
 	return a.table(rows)
+}
+
+// shortened cuts a command that would break the lines of a list.
+func shortened(command string) string {
+	const most = 60
+	if r := []rune(command); len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	return command
 }
 
 func exitText(o record.Outcome) string {
@@ -137,6 +161,7 @@ func (a *app) runsShow(id string) error {
 	rows := [][]string{
 		{"run", r.Run},
 		{"started", timeText(r.StartedAtMs)},
+		{"command", printable(r.Command)},
 		{"profile", r.Profile},
 		{"driver", r.Driver},
 		{"image", r.Image},

@@ -7,21 +7,23 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/silk-sandbox/silk/policy"
+	"github.com/silk-sandbox/silk/profile"
 	"github.com/silk-sandbox/silk/run"
 )
 
+// told is what the user asked for, as far as it changes what a run's end means to them.
+type told struct {
+	plan    policy.Plan // zero if it was refused
+	guessed string      // the language that code got because nothing named one
+}
+
 // sentence says in one line how a run ended that was not ok: the outcome, the rule, and what the user can do. Text that
 // the program may have chosen is quoted.
-func sentence(o run.Outcome) string {
+func sentence(o run.Outcome, t told) string {
 	switch o.Kind {
 	case run.Failed:
-		switch {
-		case o.Signal != 0:
-			return fmt.Sprintf("failed: the program was ended by signal %d (%s)", o.Signal, signalName(o.Signal))
-		case o.Phase == "compile" && o.ExitCode != nil:
-			return fmt.Sprintf("failed: the compiler exited with %d; the program was not started", *o.ExitCode)
-		}
-		return "failed: " + o.Message
+		return failedSentence(o, t)
 	case run.Timeout:
 		return "timeout: " + o.Message + "; what it printed until then is kept; raise the limit with --timeout"
 	case run.OOM:
@@ -32,7 +34,7 @@ func sentence(o run.Outcome) string {
 			s += fmt.Sprintf(" %q", o.Argument)
 		}
 		s += "; the sandbox was ended before it had an effect"
-		if o.Rule == "network" {
+		if o.Rule == policy.RuleNetwork && t.plan.Network != profile.NetworkLoopback {
 			s += "; --net loopback allows sockets inside the sandbox"
 		}
 		return s
@@ -44,6 +46,37 @@ func sentence(o run.Outcome) string {
 		return trimPrefix("error: ", o.Message)
 	}
 	return string(o.Kind) + tail(": ", o.Message)
+}
+
+func failedSentence(o run.Outcome, t told) string {
+	s := "failed: " + o.Message
+	switch {
+	case o.Signal != 0:
+		s = fmt.Sprintf("failed: the program was ended by signal %d (%s)", o.Signal, signalName(o.Signal))
+	case o.Phase == "compile" && o.ExitCode != nil:
+		s = fmt.Sprintf("failed: the compiler exited with %d; the program was not started", *o.ExitCode)
+	}
+	if t.guessed != "" {
+		s += fmt.Sprintf(" (ran as %s; name the language with --lang or -p)", t.guessed)
+	}
+	return s + wrongProfile(o, t.plan)
+}
+
+// wrongProfile says which profile has the interpreter or compiler that was not there.
+func wrongProfile(o run.Outcome, p policy.Plan) string {
+	l, ok := profile.LanguageNamed(p.Language)
+	if !ok || l.Profile == p.Profile || o.ExitCode == nil || *o.ExitCode != 127 {
+		return ""
+	}
+	tool := l.Command[0]
+	if p.Compile {
+		tool = l.Compile[0]
+	}
+	// A script may end with 127 of its own: what was not there is the compiler, or named in the message.
+	if o.Phase != "compile" && !strings.Contains(o.Message, tool) {
+		return ""
+	}
+	return fmt.Sprintf("; %s has no %s: leave -p out or use -p %s", p.Profile, tool, l.Profile)
 }
 
 // trimPrefix puts prefix before text, once.
@@ -73,15 +106,44 @@ func signalName(n int) string {
 	return "see kill -l"
 }
 
-// limitNotes lists the limits that were hit without ending the run: "disk_full 3, output_truncated 1048576".
-func limitNotes(o run.Outcome) string {
+// limitNotes says in words which limits were hit without ending the run. The JSON of an outcome has the counters.
+func limitNotes(o run.Outcome, l profile.Limits) string {
 	var notes []string
 	for _, name := range slices.Sorted(maps.Keys(o.Flags)) {
-		if o.Flags[name] != 0 {
-			notes = append(notes, fmt.Sprintf("%s %d", name, o.Flags[name]))
+		if n := o.Flags[name]; n != 0 {
+			notes = append(notes, limitNote(name, n, l))
 		}
 	}
-	return strings.Join(notes, ", ")
+	return strings.Join(notes, "; ")
+}
+
+func limitNote(name string, n int64, l profile.Limits) string {
+	switch name {
+	case "output_truncated":
+		return fmt.Sprintf("%s of output were dropped (limit %s)", sizeText(n), profile.FormatBytes(l.OutputBytes))
+	case "tmp_full":
+		return "/tmp or /dev/shm was full"
+	case "disk_full":
+		return fmt.Sprintf("/workspace was full (%s)", profile.FormatBytes(l.WorkspaceBytes))
+	case "pids_limit_hit":
+		return fmt.Sprintf("the limit of %d processes was hit %s", l.Processes, times(n))
+	case "spawns_refused":
+		return fmt.Sprintf("a process was refused %s (--no-spawn)", times(n))
+	case "files_refused":
+		return fmt.Sprintf("opening a file was refused %s (rule file)", times(n))
+	case "artifacts_omitted":
+		return fmt.Sprintf("%d artifacts could not be kept", n)
+	case "workspace_lost":
+		return "the files in /workspace were lost with the sandbox"
+	}
+	return fmt.Sprintf("%s %d", name, n)
+}
+
+func times(n int64) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
 }
 
 // artifactLine describes one artifact; dir is where copies are, or "".

@@ -4,32 +4,44 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/silk-sandbox/silk/policy"
+	"github.com/silk-sandbox/silk/profile"
 	"github.com/silk-sandbox/silk/run"
 )
 
 // Every end but ok has one sentence that names the outcome, and no text of the program reaches the terminal raw.
 func TestSentence(t *testing.T) {
-	code := 3
+	code, nothing := 3, 127
+	python := told{plan: policy.Plan{Profile: "lab:node", Language: "python", Network: profile.NetworkDeny}}
+	c := told{plan: policy.Plan{Profile: "lab:node", Language: "c", Compile: true}}
+	missing := run.Outcome{Kind: run.Failed, ExitCode: &nothing, Message: "python3: command not found"}
 	tests := []struct {
 		name string
 		o    run.Outcome
+		t    told
 		want string
 	}{
-		{"exit status", run.Outcome{Kind: run.Failed, ExitCode: &code, Message: "the program exited with status 3"}, "failed: the program exited with status 3"},
-		{"signal", run.Outcome{Kind: run.Failed, Signal: 11}, "failed: the program was ended by signal 11 (SIGSEGV)"},
-		{"unusual signal", run.Outcome{Kind: run.Failed, Signal: 34}, "signal 34 (see kill -l)"},
-		{"compiler", run.Outcome{Kind: run.Failed, Phase: "compile", ExitCode: &code}, "failed: the compiler exited with 3; the program was not started"},
-		{"timeout", run.Outcome{Kind: run.Timeout, Message: "the time limit of 1s ended the run"}, "timeout: the time limit of 1s ended the run; what it printed until then is kept; raise the limit with --timeout"},
-		{"oom", run.Outcome{Kind: run.OOM, Message: "m"}, "oom: m; raise the limit with --memory"},
-		{"violation", run.Outcome{Kind: run.Violated, Rule: "file", Syscall: "openat", Argument: "/etc/passwd\x1b[2J"}, `violated: rule file: openat "/etc/passwd\x1b[2J"; the sandbox was ended before it had an effect`},
-		{"network violation", run.Outcome{Kind: run.Violated, Rule: "network", Syscall: "socket", Argument: "AF_INET"}, "--net loopback allows sockets"},
-		{"denial", run.Outcome{Kind: run.Denied, Rule: "network", Message: "denied by rule network: no"}, "denied by rule network: no"},
-		{"cancel", run.Outcome{Kind: run.Canceled, Message: "the run was canceled"}, "canceled: the run was canceled"},
-		{"error", run.Outcome{Kind: run.Error, Message: "no space left on device"}, "error: no space left on device"},
+		{"exit status", run.Outcome{Kind: run.Failed, ExitCode: &code, Message: "the program exited with status 3"}, told{}, "failed: the program exited with status 3"},
+		{"signal", run.Outcome{Kind: run.Failed, Signal: 11}, told{}, "failed: the program was ended by signal 11 (SIGSEGV)"},
+		{"unusual signal", run.Outcome{Kind: run.Failed, Signal: 34}, told{}, "signal 34 (see kill -l)"},
+		{"compiler", run.Outcome{Kind: run.Failed, Phase: "compile", ExitCode: &code}, told{}, "failed: the compiler exited with 3; the program was not started"},
+		{"timeout", run.Outcome{Kind: run.Timeout, Message: "the time limit of 1s ended the run"}, told{}, "timeout: the time limit of 1s ended the run; what it printed until then is kept; raise the limit with --timeout"},
+		{"oom", run.Outcome{Kind: run.OOM, Message: "m"}, told{}, "oom: m; raise the limit with --memory"},
+		{"violation", run.Outcome{Kind: run.Violated, Rule: "file", Syscall: "openat", Argument: "/etc/passwd\x1b[2J"}, told{}, `violated: rule file: openat "/etc/passwd\x1b[2J"; the sandbox was ended before it had an effect`},
+		{"network violation", run.Outcome{Kind: run.Violated, Rule: "network", Syscall: "socket", Argument: "AF_INET"}, told{}, "--net loopback allows sockets"},
+		{"violation where loopback was there", run.Outcome{Kind: run.Violated, Rule: "network", Syscall: "socket", Argument: "AF_PACKET"}, told{plan: policy.Plan{Network: profile.NetworkLoopback}}, `violated: rule network: socket "AF_PACKET"; the sandbox was ended before it had an effect$`},
+		{"guessed language", run.Outcome{Kind: run.Failed, ExitCode: &code, Message: "m"}, told{guessed: "sh"}, "failed: m (ran as sh; name the language with --lang or -p)$"},
+		{"no interpreter", missing, python, "failed: python3: command not found; lab:node has no python3: leave -p out or use -p lab:python$"},
+		{"no compiler", run.Outcome{Kind: run.Failed, Phase: "compile", ExitCode: &nothing}, c, "; lab:node has no gcc: leave -p out or use -p lab:repo$"},
+		{"the program's own 127", run.Outcome{Kind: run.Failed, ExitCode: &nothing, Message: "the program exited with status 127"}, python, "failed: the program exited with status 127$"},
+		{"denial", run.Outcome{Kind: run.Denied, Rule: "network", Message: "denied by rule network: no"}, told{}, "denied by rule network: no"},
+		{"cancel", run.Outcome{Kind: run.Canceled, Message: "the run was canceled"}, told{}, "canceled: the run was canceled"},
+		{"error", run.Outcome{Kind: run.Error, Message: "no space left on device"}, told{}, "error: no space left on device"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := sentence(tt.o); !strings.Contains(got, tt.want) || strings.ContainsAny(got, "\x1b\n") {
+			want, whole := strings.CutSuffix(tt.want, "$")
+			if got := sentence(tt.o, tt.t); !strings.Contains(got, want) || whole && !strings.HasSuffix(got, want) || strings.ContainsAny(got, "\x1b\n") {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
@@ -45,8 +57,10 @@ func TestPrintable(t *testing.T) {
 }
 
 func TestLimitNotes(t *testing.T) {
-	o := run.Outcome{Flags: map[string]int64{"tmp_full": 2, "disk_full": 0, "output_truncated": 5}}
-	if got := limitNotes(o); got != "output_truncated 5, tmp_full 2" {
+	o := run.Outcome{Flags: map[string]int64{"tmp_full": 2, "disk_full": 0, "output_truncated": 2 << 20, "pids_limit_hit": 1, "workspace_lost": 1, "new_one": 3}}
+	const want = "new_one 3; 2.0 MiB of output were dropped (limit 10MiB); the limit of 64 processes was hit once; /tmp or /dev/shm was full; " +
+		"the files in /workspace were lost with the sandbox"
+	if got := limitNotes(o, profile.Defaults); got != want {
 		t.Error(got)
 	}
 }
