@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -118,7 +119,7 @@ func imageFacts(stores imageStores) (tags []string, _ fact) {
 	if len(tags) == 0 {
 		return nil, fact{"images", factNo, "none yet; make one with: silk image build lab:text"}
 	}
-	return tags, fact{"images", factYes, fmt.Sprint(tags)}
+	return tags, fact{"images", factYes, strings.Join(tags, ", ")}
 }
 
 // probeLimit bounds the start of doctor's own sandbox.
@@ -154,7 +155,7 @@ func (a *app) driverFacts(h *host, d driver.Driver, tags []string) []fact {
 			return []fact{{name, factFatal, err.Error()}}
 		}
 		for _, note := range notes {
-			facts = append(facts, fact{name, factNo, note})
+			facts = append(facts, fact{noteName(name, note), factNo, note})
 		}
 	}
 	start := time.Now()
@@ -169,6 +170,16 @@ func (a *app) driverFacts(h *host, d driver.Driver, tags []string) []fact {
 		facts = append(facts, fact{name, factYes, fmt.Sprintf("started a sandbox with %s in %s", tag, took)})
 	}
 	return facts
+}
+
+// noteName names the line of what a driver keeps in another way, by what the note is about.
+func noteName(driver, note string) string {
+	for about, name := range map[string]string{"memory ": "memory limit", "CPU ": "CPU limit"} {
+		if strings.HasPrefix(note, about) {
+			return name
+		}
+	}
+	return driver
 }
 
 // tryDriver runs spec with its output thrown away.

@@ -1,16 +1,23 @@
 package main
 
 import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
 	"github.com/spf13/cobra"
+
+	"github.com/silk-sandbox/silk/store"
 )
 
 func (a *app) gcCommand() *cobra.Command {
 	var dryRun bool
 	c := &cobra.Command{
 		Use: "gc", Short: "Remove what crashed runs and earlier versions left, and images without a tag", Args: needArgs(0, 0, "no arguments"),
-		Long: `Remove what crashed runs left on this host (control groups, directories), the sandbox kernels of earlier versions of silk
-and images without a tag. Every run begins with the first part of it by itself; records and tagged images are never
-touched, nor is anything of a run that lives.`,
+		Long: `Remove what crashed runs left on this host (control groups, directories) and complete their records, remove the sandbox
+kernels of earlier versions of silk and images without a tag. Every run begins with the first part of it by itself;
+complete records and tagged images are never touched, nor is anything of a run that lives.`,
 		Example: "  silk gc --dry-run",
 		RunE:    func(*cobra.Command, []string) error { return a.gc(dryRun) },
 	}
@@ -30,6 +37,11 @@ func (a *app) gc(dryRun bool) error {
 		err := h.tools.Sweep(a.ctx)
 		done()
 		if err != nil {
+			return err
+		}
+	}
+	if !dryRun {
+		if err := h.completeRecords(); err != nil {
 			return err
 		}
 	}
@@ -61,4 +73,16 @@ func (a *app) gc(dryRun bool) error {
 		}
 	}
 	return a.print("%s", images)
+}
+
+// completeRecords gives the runs an end whose silk died. The engine does that whenever it opens the state.
+func (h *host) completeRecords() error {
+	if _, err := os.Stat(filepath.Join(h.home, store.FileName)); errors.Is(err, fs.ErrNotExist) {
+		return nil // nothing has been run yet
+	}
+	engine, err := h.engine()
+	if err != nil {
+		return err
+	}
+	return engine.Leave() // which waits for it
 }

@@ -87,6 +87,20 @@ func (s imageStores) list() ([]image.Image, error) {
 	return all, nil
 }
 
+// tags are what an image is called now: who made it knows only what it was called before.
+func (s imageStores) tags(img image.Image) ([]string, error) {
+	images, err := s.list()
+	if err != nil {
+		return nil, err
+	}
+	for _, other := range images {
+		if other.Digest == img.Digest {
+			return other.Tags, nil
+		}
+	}
+	return img.Tags, nil
+}
+
 func (a *app) completeImages(_ *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	var tags []string
 	if _, _, stores, err := a.openImages(false); err == nil {

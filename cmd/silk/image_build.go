@@ -92,6 +92,9 @@ func (a *app) imageBuild(f buildFlags, names []string) error {
 		if err != nil {
 			return fmt.Errorf("build %s: %w", f.file, err)
 		}
+		if img.Tags, err = stores.tags(img); err != nil {
+			return err
+		}
 		return a.printImage(img, strings.Join(img.Tags, ","))
 	}
 	answers := []imageAnswer{}

@@ -33,11 +33,17 @@ func (a *app) imageListCommand() *cobra.Command {
 			if a.json {
 				return a.printJSON(answers)
 			}
+			if len(images) == 0 {
+				return a.print("%s", noImages)
+			}
 			return a.table(rows)
 		},
 	}
 	return a.jsonFlag(c)
 }
+
+// noImages is what people read where images would be listed.
+const noImages = "no images yet; make one with: silk image build lab:text"
 
 func (a *app) imageShowCommand() *cobra.Command {
 	c := &cobra.Command{

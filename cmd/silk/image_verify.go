@@ -65,6 +65,8 @@ func (a *app) imageVerify(refs []string) error {
 		if err := a.printJSON(answers); err != nil {
 			return err
 		}
+	} else if len(refs) == 0 {
+		return a.print("%s", noImages)
 	}
 	for _, answer := range answers {
 		if a.json {

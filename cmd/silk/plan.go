@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -98,9 +99,6 @@ func (a *app) printPlan(p planAnswer) error {
 	for _, m := range p.Plan.Mounts {
 		rows = append(rows, [2]string{"mounted", printable(m.Source) + " on " + printable(m.Target) + ", read-only"})
 	}
-	for _, e := range p.Plan.Env {
-		rows = append(rows, [2]string{"environment", printable(e)})
-	}
 	for _, e := range p.Enforced {
 		if e.Rule != "" {
 			rows = append(rows, [2]string{"ends the run", e.What + " (" + e.Rule + ")"})
@@ -115,6 +113,9 @@ func (a *app) printPlan(p planAnswer) error {
 		rows = append(rows, [2]string{"note", n})
 	}
 	rows = append(rows, [2]string{"hash", p.Hash})
+	for i, e := range p.Plan.Env { // last, as it is long and seldom what is looked for
+		rows = append(rows, [2]string{map[bool]string{true: "environment"}[i == 0], printable(e)})
+	}
 	for _, r := range rows {
 		if err := a.print("%-12s %s", r[0], r[1]); err != nil {
 			return err
@@ -126,7 +127,10 @@ func (a *app) printPlan(p planAnswer) error {
 func commandText(p policy.Plan) string {
 	words := p.Args
 	if p.Compile && len(words) > 5 { // sh -c SCRIPT compile N ...
-		return "compiled inside the sandbox first: " + quoted(words[5:])
+		n, err := strconv.Atoi(words[4])
+		if at := 5 + n; err == nil && n >= 0 && at <= len(words) {
+			return quoted(words[5:at]) + ", then " + quoted(words[at:])
+		}
 	}
 	return quoted(words)
 }
