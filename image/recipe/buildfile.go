@@ -35,11 +35,30 @@ func BuildFile(ctx context.Context, name string, config Config) (image.Image, er
 	if err != nil {
 		return image.Image{}, err
 	}
+	if err := f.present(dir); err != nil {
+		return image.Image{}, fmt.Errorf("%s: %w", name, err)
+	}
 	r, lock, err := f.resolved(ctx, name+".lock", config)
 	if err != nil {
 		return image.Image{}, err
 	}
 	return build(ctx, r, lock, config, func(t *image.Tree) ([]image.Package, error) { return f.add(t, dir) })
+}
+
+// present reports the local sources that are not there: before anything is resolved or downloaded, which takes minutes.
+func (f ImageFile) present(dir *os.Root) error {
+	var errs []error
+	for _, name := range slices.Concat(f.Wheels, f.NPM) {
+		if _, err := dir.Stat(name); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	for _, c := range f.Files {
+		if _, err := dir.Lstat(c.Src); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // recipe is the lab image's with the file's additions.
@@ -73,6 +92,7 @@ func (f ImageFile) resolved(ctx context.Context, keep string, config Config) (Re
 		if config.Frozen {
 			return Recipe{}, Lock{}, fmt.Errorf("%s was made for other packages than the image file names, and --frozen forbids to make a new one", keep)
 		}
+		config.Notice(fmt.Sprintf("%s was made for other packages than the image file and %s name now: all are resolved anew, in their current versions", keep, f.From))
 	case !missing(err):
 		return Recipe{}, Lock{}, fmt.Errorf("read the lock of an image file: %w", err)
 	case config.Frozen:

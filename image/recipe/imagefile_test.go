@@ -338,4 +338,24 @@ func TestImageFileLock(t *testing.T) {
 	if _, err := BuildFile(t.Context(), name, config); err == nil || !strings.Contains(err.Error(), "was made for other packages") {
 		t.Errorf("error = %v, want one about a lock that does not fit", err)
 	}
+	var notices []string
+	config.Frozen, config.Notice = false, func(s string) { notices = append(notices, s) }
+	if _, err := BuildFile(t.Context(), name, config); err == nil || len(notices) != 1 || !strings.Contains(notices[0], "are resolved anew") {
+		t.Errorf("notices %q and error %v; want to be told, and no apt", notices, err)
+	}
+}
+
+func TestImageFileMissesSources(t *testing.T) {
+	a := newArchive(t)
+	name := filepath.Join(t.TempDir(), "x.yaml")
+	put(t, name, "schema: silk.imagefile/v1\nname: mine\nfrom: lab:text\nwheels: [w.whl]\nnpm: [n.tgz]\nfiles:\n - {src: f, dst: /f}\n")
+	_, err := BuildFile(t.Context(), name, testConfig(t, a))
+	for _, missing := range []string{"w.whl", "n.tgz", " f:"} {
+		if err == nil || !strings.Contains(err.Error(), missing) {
+			t.Errorf("error = %v, want %q in it", err, missing)
+		}
+	}
+	if n := a.count(func(string) bool { return true }); n > 0 {
+		t.Errorf("the archive was asked for %d files before that", n)
+	}
 }
