@@ -3,9 +3,10 @@
 Figures that a program left open are saved at its end as figure-1.png, figure-2.png, ... in /workspace, where they become
 artifacts. matplotlib closes all figures in an exit handler of its own, and handlers run in reverse order: ours must be
 registered just after that one. And the list of fonts, which takes seconds to make and has nowhere to be kept, is taken
-from the image. So the imports of the two modules that do this are watched; a program that draws nothing pays for one
-entry in sys.meta_path. Nothing here can fail a program: what goes wrong with a figure is one line on stderr. Forked
-children save nothing, since their figures are copies of their parent's.
+from the image. So the imports of the modules that do this are watched; a program that draws nothing pays for one entry in
+sys.meta_path. A figure that the program itself has saved in /workspace is not saved again. Nothing here can fail a
+program: what goes wrong with a figure is one line on stderr. Forked children save nothing, since their figures are copies
+of their parent's.
 """
 
 import os
@@ -15,6 +16,7 @@ _FOLDER = "/workspace"
 _FONTS = "/usr/share/silk/matplotlib"
 _MOST = 100  # figures: a loop that opens them by mistake does not fill the workspace
 _OWNER = os.getpid()
+_saved = ()  # figures that the program has saved itself; a weak set once there can be any
 
 
 class _Finder:
@@ -57,6 +59,34 @@ def _nothing():
     pass
 
 
+def _watch_saving():
+    try:
+        import functools
+        import weakref
+
+        figure = sys.modules["matplotlib.figure"].Figure
+        save, saved = figure.savefig, weakref.WeakSet()
+        code = save.__code__
+    except Exception:
+        return
+
+    @functools.wraps(save)
+    def savefig(self, fname, *args, **kwargs):
+        result = save(self, fname, *args, **kwargs)
+        try:
+            if os.path.realpath(fname).startswith(_FOLDER + "/"):
+                saved.add(self)
+        except Exception:
+            pass  # an open file or a buffer, which may not be an artifact
+        return result
+
+    # A warning names the innermost line that is not in a file of matplotlib's: the program's, not one of these. Lines are
+    # counted from the decorator, so the call of save shows as the line where matplotlib defines it.
+    savefig.__code__ = savefig.__code__.replace(co_filename=code.co_filename, co_firstlineno=code.co_firstlineno - 2)
+    global _saved
+    figure.savefig, _saved = savefig, saved
+
+
 def _register():
     import atexit
 
@@ -80,7 +110,7 @@ def _save_open_figures():
     if pyplot is None or os.getpid() != _OWNER:
         return
     try:
-        numbers = pyplot.get_fignums()
+        numbers = [number for number in pyplot.get_fignums() if pyplot.figure(number) not in _saved]
         name = 0
         for number in numbers[:_MOST]:
             name += 1
@@ -94,6 +124,7 @@ def _save_open_figures():
 
 
 _HOOKS = {  # module: what to do before and after it is executed
+    "matplotlib.figure": (_nothing, _watch_saving),
     "matplotlib.font_manager": (_bring_fonts, _nothing),
     "matplotlib._pylab_helpers": (_nothing, _register),
 }
