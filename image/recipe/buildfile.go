@@ -36,7 +36,7 @@ func BuildFile(ctx context.Context, name string, config Config) (image.Image, er
 		return image.Image{}, err
 	}
 	if err := f.present(dir); err != nil {
-		return image.Image{}, fmt.Errorf("%s: %w", name, err)
+		return image.Image{}, err
 	}
 	r, lock, err := f.resolved(ctx, name+".lock", config)
 	if err != nil {
@@ -47,15 +47,19 @@ func BuildFile(ctx context.Context, name string, config Config) (image.Image, er
 
 // present reports the local sources that are not there: before anything is resolved or downloaded, which takes minutes.
 func (f ImageFile) present(dir *os.Root) error {
-	var errs []error
-	for _, name := range slices.Concat(f.Wheels, f.NPM) {
-		if _, err := dir.Stat(name); err != nil {
-			errs = append(errs, err)
-		}
-	}
+	names := slices.Concat(f.Wheels, f.NPM)
 	for _, c := range f.Files {
-		if _, err := dir.Lstat(c.Src); err != nil {
-			errs = append(errs, err)
+		names = append(names, c.Src)
+	}
+	var errs []error
+	for _, name := range names {
+		_, err := dir.Stat(name)
+		var p *fs.PathError
+		if errors.As(err, &p) {
+			err = p.Err // its operation has a name of the Go library's own
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("local source %s: %w", name, err))
 		}
 	}
 	return errors.Join(errs...)
