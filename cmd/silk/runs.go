@@ -161,7 +161,7 @@ func (a *app) runsShow(id string) error {
 	rows := [][]string{
 		{"run", r.Run},
 		{"started", timeText(r.StartedAtMs)},
-		{"command", printable(r.Command)},
+		{"command", r.Command}, // printable already
 		{"profile", r.Profile},
 		{"driver", r.Driver},
 		{"image", r.Image},
@@ -179,7 +179,9 @@ func (a *app) runsShow(id string) error {
 		rows = append(rows, []string{"message", printable(r.Outcome.Message)})
 	}
 	for _, d := range r.Decisions {
-		rows = append(rows, []string{d.What, printable(d.Text)})
+		if d.What != "driver" { // shown above
+			rows = append(rows, []string{d.What, printable(d.Text)})
+		}
 	}
 	for _, art := range r.Artifacts {
 		rows = append(rows, []string{"artifact", printable(art.Path) + " " + sizeText(art.Size) + tail(" ", art.SHA256)})
