@@ -16,8 +16,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"github.com/google/renameio/v2"
 )
 
 //go:embed files
@@ -74,12 +72,14 @@ func extract(home, digest string) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return "", fmt.Errorf("unpack sandbox kernel: %w", err)
 	}
-	// Executable for all: the process that execs it is already "nobody".
-	if err := renameio.WriteFile(path, content, 0o555, renameio.IgnoreUmask()); err != nil {
+	if err := write(path, content); err != nil {
 		return "", fmt.Errorf("unpack sandbox kernel: %w", err)
 	}
 	return path, check(path, info.Size())
 }
+
+// executable is the mode of an unpacked kernel. Executable for all: the process that execs it is already "nobody".
+const executable = 0o555
 
 // check refuses an executable that somebody else could have written. size -1 means any.
 func check(path string, size int64) error {

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func executable(t *testing.T, mode fs.FileMode) string {
+func kernelFile(t *testing.T, mode fs.FileMode) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
 	if err := os.WriteFile(path, []byte("kernel"), 0o600); err != nil {
@@ -26,12 +26,12 @@ func executable(t *testing.T, mode fs.FileMode) string {
 }
 
 func TestLocateExplicit(t *testing.T) {
-	good := executable(t, 0o555)
+	good := kernelFile(t, 0o555)
 	if got, err := Locate(good, ""); got != good || err != nil {
 		t.Errorf("Locate(%q) = %q, %v", good, got, err)
 	}
 	for _, mode := range []fs.FileMode{0o775, 0o757} {
-		if _, err := Locate(executable(t, mode), ""); err == nil || !strings.Contains(err.Error(), "chmod go-w") {
+		if _, err := Locate(kernelFile(t, mode), ""); err == nil || !strings.Contains(err.Error(), "chmod go-w") {
 			t.Errorf("a kernel of mode %o: %v, want what to do about it", mode, err)
 		}
 	}
@@ -105,5 +105,26 @@ func TestPruneDirs(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(dir, d)); err != nil {
 			t.Errorf("%s: %v", d, err)
 		}
+	}
+}
+
+func TestWriteLeavesNothingElse(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, name)
+	for _, content := range []string{"first", "and again"} {
+		if err := write(path, []byte(content)); err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(path)
+		if err != nil || string(got) != content {
+			t.Errorf("read %q, %v, want %q", got, err, content)
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("%d entries, %v, want the file alone", len(entries), err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != executable {
+		t.Errorf("mode %v, %v, want %o", info.Mode(), err, executable)
 	}
 }

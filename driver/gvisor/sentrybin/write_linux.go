@@ -1,0 +1,47 @@
+package sentrybin
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/google/renameio/v2"
+	"golang.org/x/sys/unix"
+)
+
+// write makes path with content, whole or not at all. The file has no name until it is whole, so that a silk that is
+// killed while it unpacks leaves nothing.
+func write(path string, content []byte) error {
+	dir := filepath.Dir(path)
+	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, executable)
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EISDIR) || errors.Is(err, unix.ENOENT) { // NFS and others: open(2)
+		return renameio.WriteFile(path, content, executable, renameio.IgnoreUmask(), renameio.WithTempDir(dir))
+	}
+	if err != nil {
+		return &os.PathError{Op: "open", Path: dir, Err: err}
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	if _, err := f.Write(content); err != nil {
+		return err
+	}
+	if err := errors.Join(f.Chmod(executable), f.Sync()); err != nil {
+		return err
+	}
+	for range 2 {
+		err = unix.Linkat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd), unix.AT_FDCWD, path, unix.AT_SYMLINK_FOLLOW)
+		if !errors.Is(err, unix.EEXIST) {
+			break
+		}
+		// Another silk was faster, or what is there is not whole: the same bytes again harm neither.
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("name %s: %w", path, err)
+	}
+	return nil
+}
