@@ -23,8 +23,9 @@ const (
 	// a statfs inside the Sentry) costs microseconds.
 	memoryInterval = 5 * time.Millisecond
 
-	// killPatience is how long a killed sandbox may take to end: an ordinary one takes less than 10 ms.
-	killPatience = 50 * time.Millisecond
+	// killPatience is how long a killed sandbox may take to end: an ordinary one takes less than 10 ms, more where
+	// many run at once.
+	killPatience = 200 * time.Millisecond
 
 	// heapAllowance is what the Sentry's Go heap needs for itself: measured at 20 MiB after a start and 80 MiB with 64
 	// processes of Python.
