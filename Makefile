@@ -19,14 +19,15 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' Makefile
 
 demo: build ## build silk and three images, run the examples in sandboxes
-	$(call images,lab:text lab:python lab:node)
+	$(call images,lab:python lab:node)
 	@examples/demo
 
-build: ## build bin/silk with its sandbox kernel inside (the first build takes minutes)
+build: ## build bin/silk with its sandbox kernel inside, and lab:text (the first build takes minutes)
 	$(BUILD) -ldflags '-s -w' -o bin/silk-sentry ./cmd/silk-sentry
 	install -m 0755 bin/silk-sentry $(EMBED)/silk-sentry
 	sha256sum bin/silk-sentry | cut -d' ' -f1 > $(EMBED)/silk-sentry.sha256
 	$(BUILD) -ldflags '-s -w -X main.version=$(VERSION)' -o bin/silk ./cmd/silk
+	-$(call images,lab:text)
 
 images: build ## build the lab images into $SILK_HOME (default: .silk)
 	$(call images,$(IMAGES))

@@ -106,7 +106,7 @@ func systemStores(c config) []string {
 	dirs := []string{c.systemStore}
 	if exe, err := os.Executable(); err == nil {
 		prefix := filepath.Dir(filepath.Dir(exe))
-		dirs = append(dirs, filepath.Join(prefix, "lib/silk/images"), filepath.Join(prefix, "share/silk/images"))
+		dirs = append(dirs, filepath.Join(prefix, "lib/silk/images"), filepath.Join(prefix, "share/silk/images"), filepath.Join(prefix, ".silk/images")) // the last is a checkout's own
 	}
 	return append(dirs, "/usr/lib/silk/images", "/usr/share/silk/images", filepath.Join(rootHome, "images"))
 }
