@@ -3,7 +3,6 @@ package sentry
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -82,7 +81,7 @@ func newConfig() configResult {
 
 // newBox builds kernel, platform and memory before anything is known of the run. The descriptors it hands to the
 // Loader are dead pipes; load replaces what is behind their numbers.
-func newBox(conf *config.Config, ncpu int, hostMem uint64) (*box, error) {
+func newBox(conf *config.Config, ncpu, platformCPUs int, hostMem uint64) (*box, error) {
 	b := &box{conf: conf, guard: &guard{}, over: make(chan struct{})}
 	b.init = &specs.Spec{
 		Version: "1.0.0", Hostname: "silk", Root: &specs.Root{Path: "/", Readonly: true},
@@ -117,7 +116,7 @@ func newBox(conf *config.Config, ncpu int, hostMem uint64) (*box, error) {
 		ID: sandboxID, Spec: b.init, Conf: conf, ControllerFD: ctl, Device: fd.New(-1), PinRingFD: -1,
 		GoferFDs: []int{b.image}, DevGoferFD: -1, StdioFDs: null[:3], ExecFD: initFD,
 		GoferMountConfs: []specutils.GoferMountConf{{Lower: specutils.Erofs, Upper: specutils.NoOverlay}},
-		NumCPU:          ncpu, CPUQuota: -1, TotalHostMem: hostMem, PodInitConfigFD: -1, RootfsUpperTarFD: -1,
+		NumCPU:          max(ncpu, platformCPUs), CPUQuota: -1, TotalHostMem: hostMem, PodInitConfigFD: -1, RootfsUpperTarFD: -1,
 		StartupTimer: timing.New(sandboxID, time.Now()),
 	})
 	if err != nil {
@@ -126,6 +125,7 @@ func newBox(conf *config.Config, ncpu int, hostMem uint64) (*box, error) {
 	if b.fields, err = fieldsOf(b.loader); err != nil {
 		return nil, err
 	}
+	*b.fields.cores = uint(ncpu)
 	metric.Initialize()
 	return b, nil
 }
@@ -154,7 +154,6 @@ func (b *box) warm() error {
 	if err := b.addLoopback(); err != nil {
 		return err
 	}
-	runtime.GC()
 	return nil
 }
 

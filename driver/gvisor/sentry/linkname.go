@@ -49,6 +49,7 @@ type loaderFields struct {
 	execFD   **fd.FD                     // Loader.root.execFD
 	goferFDs *[]*fd.FD                   // Loader.root.goferFDs
 	mounts   *[]specutils.GoferMountConf // Loader.root.goferMountConfs
+	cores    *uint                       // Loader.k.applicationCores
 }
 
 // fieldsOf finds the fields, or says which one is missing or has another type than we were built for.
@@ -63,11 +64,14 @@ func fieldsOf(l *boot.Loader) (f loaderFields, err error) {
 	f.execFD = field[*fd.FD](l, "root", "execFD")
 	f.goferFDs = field[[]*fd.FD](l, "root", "goferFDs")
 	f.mounts = field[[]specutils.GoferMountConf](l, "root", "goferMountConfs")
+	if *f.kernel != nil { // a test has none
+		f.cores = field[uint](*f.kernel, "applicationCores")
+	}
 	return f, nil
 }
 
-func field[T any](l *boot.Loader, path ...string) *T {
-	v := reflect.ValueOf(l).Elem()
+func field[T any](of any, path ...string) *T {
+	v := reflect.ValueOf(of).Elem()
 	for _, name := range path {
 		v = v.FieldByName(name)
 		if !v.IsValid() {

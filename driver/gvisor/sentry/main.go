@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"strconv"
 	"time"
@@ -44,8 +45,8 @@ type arrival struct {
 	err error
 }
 
-// Main is the process. Its arguments are: the number of CPUs that the program sees, and the host's total memory in
-// bytes. It never returns.
+// Main is the process. Its arguments are: the number of processors that the program sees, the number that the platform
+// counts on, and the host's total memory in bytes. It never returns.
 func Main() {
 	s := &session{ready: make(chan arrival, 1)}
 	s.mark("main")
@@ -56,14 +57,18 @@ func Main() {
 }
 
 func (s *session) run() error {
-	if len(os.Args) != 3 {
+	if len(os.Args) != 4 {
 		return errors.New("silk-sentry is started by silk, not by hand")
 	}
 	ncpu, err := strconv.Atoi(os.Args[1])
 	if err != nil {
 		return fmt.Errorf("CPU count: %w", err)
 	}
-	hostMem, err := strconv.ParseUint(os.Args[2], 10, 64)
+	platformCPUs, err := strconv.Atoi(os.Args[2])
+	if err != nil {
+		return fmt.Errorf("platform's CPU count: %w", err)
+	}
+	hostMem, err := strconv.ParseUint(os.Args[3], 10, 64)
 	if err != nil {
 		return fmt.Errorf("host memory: %w", err)
 	}
@@ -101,7 +106,7 @@ func (s *session) run() error {
 	if conf.err != nil {
 		return conf.err
 	}
-	b, err := newBox(conf.config, ncpu, hostMem)
+	b, err := newBox(conf.config, ncpu, platformCPUs, hostMem)
 	if err != nil {
 		return err
 	}
@@ -115,7 +120,7 @@ func (s *session) run() error {
 	}
 	s.mark("waiting")
 
-	a := <-s.ready
+	a := s.await()
 	if a.err != nil {
 		return fmt.Errorf("receive request: %w", a.err)
 	}
@@ -132,6 +137,17 @@ func (s *session) run() error {
 	}
 	b.guard.last(m)
 	return nil
+}
+
+// await returns the request. A kernel that has to wait for it first gives back the garbage of its start.
+func (s *session) await() arrival {
+	select {
+	case a := <-s.ready:
+		return a
+	default:
+	}
+	runtime.GC()
+	return <-s.ready
 }
 
 // receive reads the request. An engine that closes its end does not need us (any more).
