@@ -47,7 +47,6 @@ test-short: ## tests that need no privileges, no images and no sandbox kernel
 	$(GO) test -short -p 2 $(FAST)
 
 race: build ## tests under the race detector, without the sandbox kernel (needs gcc)
-	$(call images,lab:text)
 	SILK_TEST_HOME=$(SILK_HOME) CGO_ENABLED=1 $(GO) test -race -p 2 -timeout 20m $(FAST)
 
 fuzz: ## every fuzz target for FUZZTIME (30s)
