@@ -30,17 +30,19 @@ func write(path string, content []byte) error {
 	if err := errors.Join(f.Chmod(executable), f.Sync()); err != nil {
 		return err
 	}
-	for range 2 {
-		err = unix.Linkat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd), unix.AT_FDCWD, path, unix.AT_SYMLINK_FOLLOW)
-		if !errors.Is(err, unix.EEXIST) {
-			break
-		}
-		// Another silk was faster, or what is there is not whole: the same bytes again harm neither.
-		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
+	link := func(name string) error {
+		return unix.Linkat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd), unix.AT_FDCWD, name, unix.AT_SYMLINK_FOLLOW)
+	}
+	err = link(path)
+	if errors.Is(err, unix.EEXIST) {
+		// Another silk was faster, or what is there is not whole. A rename replaces it without a moment in which there
+		// is none; the same bytes again harm nobody.
+		next := fmt.Sprintf("%s.%d", path, os.Getpid())
+		if err = link(next); err == nil {
+			err = os.Rename(next, path)
 		}
 	}
-	if err != nil && !errors.Is(err, unix.EEXIST) {
+	if err != nil {
 		return fmt.Errorf("name %s: %w", path, err)
 	}
 	return nil
