@@ -19,9 +19,6 @@ var modules = []string{
 const retries = 2
 
 func TestCPython(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes minutes")
-	}
 	testenv.Require(t, testenv.Sentry, testenv.Silk, testenv.Bwrap, testenv.Userns, testenv.Image(imageTag))
 	list, err := readDifferences()
 	if err != nil {
