@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -19,33 +20,36 @@ import (
 // [Import] too. It has one uncompressed layer and is the same bytes each time. A tag given as ref becomes the name of
 // the image in the layout.
 func (s *Store) Export(ctx context.Context, ref string, w io.Writer, progress Progress) error {
+	return s.export(ctx, ref, func(tree *Tree, meta Meta) error { return writeArchive(ctx, tree, meta, ref, w, progress) })
+}
+
+// export calls write with the files of an image and what is known about it.
+func (s *Store) export(ctx context.Context, ref string, write func(*Tree, Meta) error) error {
 	img, err := s.Resolve(ref)
 	if err != nil {
 		return err
 	}
-	if err := s.export(ctx, ref, img, w, progress); err != nil {
-		return fmt.Errorf("export image %s: %w", ref, err)
-	}
-	return nil
-}
-
-func (s *Store) export(ctx context.Context, ref string, img Image, w io.Writer, progress Progress) error {
 	meta, err := s.Meta(img)
 	if err != nil {
 		return err
 	}
 	tree, err := s.Tree(ctx, img, TreeConfig{MaxBytes: 1<<63 - 2, MaxEntries: 1<<31 - 1})
-	if err != nil {
-		return err
+	if err == nil {
+		err = errors.Join(write(tree, meta), tree.Close())
 	}
-	defer tree.Close()
+	if err != nil {
+		return fmt.Errorf("export image %s: %w", ref, err)
+	}
+	return nil
+}
 
+func writeArchive(ctx context.Context, tree *Tree, meta Meta, ref string, w io.Writer, progress Progress) error {
 	// A tar entry begins with its size, so the layer is written twice: once to measure it.
 	layer := &measure{hash: sha256.New()}
 	if err := tree.writeTar(&contextWriter{ctx, layer}, progress, "measure layer"); err != nil {
 		return err
 	}
-	layerBlob := ociDescriptor{MediaType: mediaLayer, Digest: digestOf(layer.hash.Sum(nil)), Size: layer.size}
+	layerBlob := layer.descriptor()
 	files, err := layoutFiles(tree.Epoch(), meta, layerBlob, ref)
 	if err != nil {
 		return err
@@ -153,6 +157,11 @@ type measure struct {
 func (m *measure) Write(p []byte) (int, error) {
 	m.size += int64(len(p))
 	return m.hash.Write(p)
+}
+
+// descriptor is that of a layer, when all of it was written.
+func (m *measure) descriptor() ociDescriptor {
+	return ociDescriptor{MediaType: mediaLayer, Digest: digestOf(m.hash.Sum(nil)), Size: m.size}
 }
 
 // writeTar writes the tree as a tar archive, in the order of a walk.

@@ -382,6 +382,26 @@ func TestExport(t *testing.T) {
 		t.Errorf("docker load would not read it: %v", err)
 	}
 
+	unpacked := filepath.Join(t.TempDir(), "layout")
+	if err := store.ExportLayout(t.Context(), "lab:sample", unpacked, nil); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(filesBelow(t, dir), filesBelow(t, unpacked)); diff != "" {
+		t.Errorf("a layout in a directory is not what is in the archive: %s", diff)
+	}
+	if err := store.ExportLayout(t.Context(), "lab:sample", unpacked, nil); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("over another layout: error is %v", err)
+	}
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	nowhere := t.TempDir()
+	if err := store.ExportLayout(canceled, "lab:sample", filepath.Join(nowhere, "x"), nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("canceled: error is %v", err)
+	}
+	if left := filesBelow(t, nowhere); len(left) > 0 {
+		t.Errorf("a canceled export left %v", left)
+	}
+
 	back, meta, err := importBytes(t, first.Bytes(), ImportConfig{})
 	if err != nil {
 		t.Fatal(err)
@@ -395,4 +415,22 @@ func TestExport(t *testing.T) {
 	if err := store.Export(t.Context(), "none", io.Discard, nil); !errors.Is(err, ErrNotFound) {
 		t.Errorf("error is %v", err)
 	}
+}
+
+// filesBelow are the files in a directory, by their names and contents.
+func filesBelow(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		files[name] = string(data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
 }

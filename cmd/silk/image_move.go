@@ -2,10 +2,11 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -84,19 +85,19 @@ func (a *app) keepTree(stores imageStores, tree *image.Tree, meta image.Meta, ta
 }
 
 func (a *app) imageExportCommand() *cobra.Command {
-	var output string
 	c := &cobra.Command{
-		Use: "export IMAGE", Short: "Write an image as an OCI layout in a tar archive", Args: needArgs(1, 1, "one image"),
-		Example: "  silk image export lab:python -o python.tar\n  silk image export lab:text -o - | docker load", ValidArgsFunction: a.completeImages,
-		RunE: func(_ *cobra.Command, args []string) error { return a.imageExport(args[0], output) },
+		Use: "export IMAGE DIR|FILE.tar|-", Short: "Write an image as an OCI layout, into a directory or a tar archive", Args: needArgs(2, 2, "an image and a place"),
+		Long: `Write an image as an OCI layout: into a new directory, or, if the place ends in .tar or is - for stdout, as a tar archive,
+which docker load, podman load and skopeo read too.`,
+		Example: "  silk image export lab:python python.tar\n  silk image export lab:text - | docker load\n  silk image export lab:text text-layout", ValidArgsFunction: a.completeImages,
+		RunE: func(_ *cobra.Command, args []string) error { return a.imageExport(args[0], args[1]) },
 	}
-	c.Flags().StringVarP(&output, "output", "o", "", "`FILE` to write, - for stdout")
 	return a.jsonFlag(c)
 }
 
-func (a *app) imageExport(ref, output string) error {
-	if output == "" || output == "-" && (a.json || isTerminal(a.out)) {
-		return usagef("name the file to write with -o FILE; - is stdout, if that is not a terminal and no JSON is asked for")
+func (a *app) imageExport(ref, place string) error {
+	if place == "-" && (a.json || isTerminal(a.out)) {
+		return usagef("stdout is a terminal, or was promised to JSON; name a directory or FILE.tar")
 	}
 	_, _, stores, err := a.openImages(false)
 	if err != nil {
@@ -108,12 +109,20 @@ func (a *app) imageExport(ref, output string) error {
 	}
 	report, done := a.progress()
 	defer done()
-	if output == "-" {
-		return store.Export(a.ctx, ref, a.out, report)
+	archive := func(w io.Writer) error { return store.Export(a.ctx, ref, w, report) }
+	switch {
+	case place == "-":
+		return archive(a.out)
+	case strings.HasSuffix(place, ".tar"):
+		err = writeWhole(place, archive)
+	default:
+		err = store.ExportLayout(a.ctx, ref, filepath.Clean(place), report)
 	}
-	err = writeWhole(output, func(w io.Writer) error { return store.Export(a.ctx, ref, w, report) })
+	if errors.Is(err, fs.ErrExist) {
+		return usagef("%s is there already; name a new directory, or FILE.tar", place)
+	}
 	if err != nil {
-		return fmt.Errorf("export %s: %w", ref, err)
+		return err
 	}
 	done()
 	if a.json {
