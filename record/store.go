@@ -121,9 +121,9 @@ func List(ctx context.Context, db *store.DB, f Filter) ([]Entry, error) {
 }
 
 // Lost returns the runs that have no outcome though their engine is gone: alive says whether the engine of that name
-// still exists. Whoever calls it writes their end.
-func Lost(ctx context.Context, tx *sql.Tx, alive func(owner string) bool) ([]Entry, error) {
-	rows, err := tx.QueryContext(ctx, "SELECT DISTINCT owner FROM runs WHERE outcome = ''")
+// still exists. Whoever ends them calls it inside the transaction that does.
+func Lost(ctx context.Context, db querier, alive func(owner string) bool) ([]Entry, error) {
+	rows, err := db.QueryContext(ctx, "SELECT DISTINCT owner FROM runs WHERE outcome = ''")
 	if err != nil {
 		return nil, fmt.Errorf("read unfinished runs: %w", err)
 	}
@@ -142,7 +142,7 @@ func Lost(ctx context.Context, tx *sql.Tx, alive func(owner string) bool) ([]Ent
 	}
 	var lost []Entry
 	for _, owner := range gone {
-		entries, err := query(ctx, tx, "SELECT plan, record FROM runs WHERE outcome = '' AND owner = ? ORDER BY id", owner)
+		entries, err := query(ctx, db, "SELECT plan, record FROM runs WHERE outcome = '' AND owner = ? ORDER BY id", owner)
 		if err != nil {
 			return nil, err
 		}
@@ -151,10 +151,12 @@ func Lost(ctx context.Context, tx *sql.Tx, alive func(owner string) bool) ([]Ent
 	return lost, nil
 }
 
-func query(ctx context.Context, db interface {
+// querier is a *store.DB or a *sql.Tx.
+type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}, text string, args ...any,
-) ([]Entry, error) {
+}
+
+func query(ctx context.Context, db querier, text string, args ...any) ([]Entry, error) {
 	rows, err := db.QueryContext(ctx, text, args...)
 	if err != nil {
 		return nil, fmt.Errorf("read runs: %w", err)

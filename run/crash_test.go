@@ -3,10 +3,13 @@
 package run
 
 import (
+	"bytes"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +17,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/silk-sandbox/silk/audit"
 	"github.com/silk-sandbox/silk/driver"
@@ -23,6 +29,7 @@ import (
 	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/profile"
 	"github.com/silk-sandbox/silk/record"
+	"github.com/silk-sandbox/silk/store"
 )
 
 // TestKilledEngineLeavesARecord kills a process in the middle of a run; the next engine completes the record, and lets
@@ -84,6 +91,65 @@ func TestKilledEngineLeavesARecord(t *testing.T) {
 	files, err := os.ReadDir(filepath.Join(home, enginesDir))
 	if err != nil || len(files) != 2 {
 		t.Errorf("%d engine files, %v; want those of the two that live", len(files), err)
+	}
+}
+
+// TestRecover: looking changes nothing; then runs get an end, and what no record has is removed. What others need stays.
+func TestRecover(t *testing.T) {
+	if left, err := Recover(t.Context(), t.TempDir(), false); err != nil || len(left.Runs)+len(left.Files) > 0 {
+		t.Errorf("where nothing was run: %+v, %v", left, err)
+	}
+	s := newStand(t, nil)
+	whole := s.run(request("flood:200000"), IO{})
+	lost := newID()
+	err := s.db().Update(t.Context(), func(tx *sql.Tx) error {
+		return record.Begin(t.Context(), tx, "gone", record.Entry{Record: record.Record{Run: lost, RequestSHA256: "x"}})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	engines, runs := filepath.Join(s.home, enginesDir), filepath.Join(s.home, record.RunsDir)
+	dead, unmade, making := filepath.Join(engines, "dead"), filepath.Join(engines, "a.new"), filepath.Join(engines, "b.new")
+	unclaimed, notes := filepath.Join(runs, newID()), filepath.Join(runs, "notes")
+	for _, file := range []string{dead, unmade, making, filepath.Join(unclaimed, "stdout"), filepath.Join(runs, lost, "stdout"), filepath.Join(notes, "x")} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	yesterday := time.Now().Add(-24 * time.Hour)
+	if err := os.Chtimes(unmade, yesterday, yesterday); err != nil {
+		t.Fatal(err)
+	}
+	want := Leftovers{Runs: []string{lost}, Files: []string{unmade, dead, unclaimed}}
+	for _, dry := range []bool{true, true, false} {
+		got, err := Recover(t.Context(), s.home, dry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("dry %t (-want +got):\n%s", dry, diff)
+		}
+	}
+	s.checkRecorded(Outcome{Kind: Error, Run: lost}, "host_recovered error")
+	for _, file := range []string{unmade, dead, unclaimed, filepath.Join(runs, lost)} {
+		if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s is still there: %v", file, err)
+		}
+	}
+	for _, file := range []string{making, filepath.Join(engines, s.engine.id), notes, record.OutputFile(s.home, whole.Run, "stdout")} {
+		if _, err := os.Stat(file); err != nil {
+			t.Error(err)
+		}
+	}
+	if left, err := Recover(t.Context(), s.home, false); err != nil || len(left.Runs)+len(left.Files) > 0 {
+		t.Errorf("a second time: %+v, %v", left, err)
+	}
+	damaged := t.TempDir()
+	if err := os.WriteFile(filepath.Join(damaged, store.FileName), bytes.Repeat([]byte("x"), 4096), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Recover(t.Context(), damaged, false); err == nil || !strings.Contains(err.Error(), "recover what runs left") {
+		t.Errorf("with a damaged state: %v", err)
 	}
 }
 

@@ -2,21 +2,19 @@ package run
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/internal/lockfile"
 	"github.com/silk-sandbox/silk/internal/logkey"
 	"github.com/silk-sandbox/silk/policy"
-	"github.com/silk-sandbox/silk/record"
 	"github.com/silk-sandbox/silk/store"
 )
 
@@ -29,9 +27,10 @@ type Engine struct {
 	cfg Config
 	id  string // names the lock file that says that we are alive
 
-	mu   sync.Mutex // held while the state is opened
-	db   *store.DB
-	lock *lockfile.Lock
+	mu         sync.Mutex // held while the state is opened
+	db         *store.DB
+	lock       *lockfile.Lock
+	unrecorded atomic.Bool // the end of a run could not be written
 
 	cancel     context.CancelFunc
 	background sync.WaitGroup
@@ -57,7 +56,7 @@ func (e *Engine) Close() error {
 	if e.db == nil {
 		return nil
 	}
-	err := errors.Join(e.db.Close(), e.lock.Remove())
+	err := errors.Join(e.db.Close(), e.unlock())
 	e.db = nil
 	return err
 }
@@ -72,7 +71,15 @@ func (e *Engine) Leave() error {
 	if e.db == nil {
 		return nil
 	}
-	return errors.Join(e.db.Leave(), e.lock.Remove())
+	return errors.Join(e.db.Leave(), e.unlock())
+}
+
+// unlock says that the engine is gone. Where a run has no end in its record, the file stays, so that others write it.
+func (e *Engine) unlock() error {
+	if e.unrecorded.Load() {
+		return e.lock.Leave()
+	}
+	return e.lock.Remove()
 }
 
 // enginesDir holds one locked file for each living engine.
@@ -115,44 +122,6 @@ func (e *Engine) clean(ctx context.Context) {
 	if err := e.recover(ctx, db); err != nil && ctx.Err() == nil {
 		e.cfg.Logger.Warn("complete the records of runs that a crash ended", logkey.Error, err)
 	}
-}
-
-// recover completes the records of runs whose engine is gone, and removes the engine's file.
-func (e *Engine) recover(ctx context.Context, db *store.DB) error {
-	dir := filepath.Join(e.cfg.Home, enginesDir)
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
-	var gone []string
-	for _, entry := range entries {
-		held, err := lockfile.Held(filepath.Join(dir, entry.Name()))
-		if err == nil && !held && !strings.HasSuffix(entry.Name(), ".new") { // .new: about to be locked
-			gone = append(gone, entry.Name())
-		}
-	}
-	if len(gone) == 0 {
-		return nil
-	}
-	err = db.Update(ctx, func(tx *sql.Tx) error {
-		lost, err := record.Lost(ctx, tx, func(owner string) bool { return !slices.Contains(gone, owner) })
-		if err != nil {
-			return err
-		}
-		for _, entry := range lost {
-			if err := finishLost(ctx, tx, entry); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err // the files stay for the next attempt
-	}
-	for _, name := range gone {
-		err = errors.Join(err, os.Remove(filepath.Join(dir, name)))
-	}
-	return err
 }
 
 // pick chooses the driver of a plan.

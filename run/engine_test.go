@@ -363,7 +363,8 @@ func TestNoCodeRunsWithoutRecord(t *testing.T) {
 	}
 }
 
-// TestRecordLostAtTheEnd: a program that ended well but could not be recorded is no good run.
+// TestRecordLostAtTheEnd: a program that ended well but could not be recorded is no good run. The next engine gives its
+// record an end.
 func TestRecordLostAtTheEnd(t *testing.T) {
 	s := newStand(t, nil)
 	s.fake.Started = func(driver.Spec) {
@@ -377,6 +378,12 @@ func TestRecordLostAtTheEnd(t *testing.T) {
 	if err == nil || out.Kind != Error || out.Reason != ReasonHost || !strings.Contains(out.Message, "ended with ok") {
 		t.Errorf("outcome %+v, error %v", out, err)
 	}
+	if err := s.engine.Close(); err != nil {
+		t.Error(err)
+	}
+	next := newStand(t, func(c *Config) { c.Home = s.home })
+	next.engine.background.Wait()
+	next.checkRecorded(Outcome{Kind: Error, Run: out.Run}, "started host_recovered error")
 }
 
 func TestOutputIsKeptAndTold(t *testing.T) {

@@ -49,7 +49,12 @@ func (l *life) begin(ctx context.Context) error {
 }
 
 // finish writes, in one transaction, how the run ended: record, kept output, audit events.
-func (l *life) finish(ctx context.Context) error {
+func (l *life) finish(ctx context.Context) (err error) {
+	defer func() {
+		if err != nil {
+			l.engine.unrecorded.Store(true)
+		}
+	}()
 	db, err := l.engine.state(ctx)
 	if err != nil {
 		return err

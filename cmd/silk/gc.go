@@ -2,21 +2,19 @@ package main
 
 import (
 	"errors"
-	"io/fs"
-	"os"
-	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/silk-sandbox/silk/store"
+	"github.com/silk-sandbox/silk/run"
 )
 
 func (a *app) gcCommand() *cobra.Command {
 	var dryRun bool
 	c := &cobra.Command{
 		Use: "gc", Short: "Remove what crashed runs and earlier versions left, and images without a tag", Args: needArgs(0, 0, "no arguments"),
-		Long: `Remove what crashed runs left on this host (control groups, directories) and complete their records, remove the sandbox
-kernels of earlier versions of silk and images without a tag. Every run begins with the first part of it by itself;
+		Long: `Remove what crashed runs left on this host (control groups, files) and complete their records, remove the sandbox kernels
+of earlier versions of silk and images without a tag. Every run begins with the first part of it by itself;
 complete records and tagged images are never touched, nor is anything of a run that lives.`,
 		Example: "  silk gc --dry-run",
 		RunE:    func(*cobra.Command, []string) error { return a.gc(dryRun) },
@@ -25,64 +23,64 @@ complete records and tagged images are never touched, nor is anything of a run t
 	return a.jsonFlag(c)
 }
 
+// gcAnswer is the JSON of `silk gc`. What it lists is removed or, in a dry run, would be.
+type gcAnswer struct {
+	Swept   bool     `json:"swept"`   // control groups of crashed runs were looked for and removed
+	Runs    []string `json:"runs"`    // whose records had no end
+	Files   []string `json:"files"`   // of crashed runs
+	Kernels []string `json:"kernels"` // sandbox kernels of earlier versions
+	imageGCAnswer
+}
+
 func (a *app) gc(dryRun bool) error {
 	h, err := a.openHost()
 	if err != nil {
 		return err
 	}
 	defer h.close() // nothing was started
-	swept := h.tools.Sweep != nil && !dryRun
-	if swept {
-		done := a.busy("looking for leftovers")
-		err := h.tools.Sweep(a.ctx)
-		done()
-		if err != nil {
-			return err
-		}
+	done := a.busy("looking for leftovers")
+	defer done()
+	var errs []error // none keeps the rest from being done
+	keep := func(err error) { errs = append(errs, err) }
+	answer := gcAnswer{Swept: h.tools.Sweep != nil && !dryRun}
+	if answer.Swept {
+		keep(h.tools.Sweep(a.ctx))
 	}
-	if !dryRun {
-		if err := h.completeRecords(); err != nil {
-			return err
-		}
-	}
-	var kernels []string
+	left, err := run.Recover(a.ctx, h.home, dryRun)
+	keep(err)
+	answer.Runs, answer.Files = append([]string{}, left.Runs...), append([]string{}, left.Files...)
+	answer.Kernels = []string{}
 	if h.tools.Prune != nil {
-		if kernels, err = h.tools.Prune(dryRun); err != nil {
-			return err
-		}
+		kernels, err := h.tools.Prune(dryRun)
+		keep(err)
+		answer.Kernels = append(answer.Kernels, kernels...)
 	}
-	images, err := collectImages(h.stores, dryRun)
-	if err != nil {
-		return err
-	}
+	answer.imageGCAnswer, err = collectImages(h.stores, dryRun)
+	keep(err)
+	done()
 	if a.json {
-		return a.printJSON(struct {
-			Swept   bool     `json:"swept"`   // leftovers of crashed runs were looked for and removed
-			Kernels []string `json:"kernels"` // sandbox kernels of earlier versions
-			imageGCAnswer
-		}{swept, append([]string{}, kernels...), images})
+		keep(a.printJSON(answer))
+		a.json = false // errors go to stderr: stdout has its one value
+	} else {
+		keep(a.printGC(answer))
 	}
-	if swept {
-		if err := a.print("what crashed runs left is removed"); err != nil {
-			return err
-		}
-	}
-	for _, k := range kernels {
-		if err := a.print("sandbox kernel of an earlier version: %s", k); err != nil {
-			return err
-		}
-	}
-	return a.print("%s", images)
+	return errors.Join(errs...)
 }
 
-// completeRecords gives the runs an end whose silk died. The engine does that whenever it opens the state.
-func (h *host) completeRecords() error {
-	if _, err := os.Stat(filepath.Join(h.home, store.FileName)); errors.Is(err, fs.ErrNotExist) {
-		return nil // nothing has been run yet
+func (a *app) printGC(answer gcAnswer) error {
+	completed, removed := "completed the record of", "removed"
+	if answer.DryRun {
+		completed, removed = "would complete the record of", "would remove"
 	}
-	engine, err := h.engine()
-	if err != nil {
-		return err
+	var lines []string
+	for _, id := range answer.Runs {
+		lines = append(lines, completed+" run "+id+", whose silk was killed")
 	}
-	return engine.Leave() // which waits for it
+	for _, file := range answer.Files {
+		lines = append(lines, removed+" "+printable(file))
+	}
+	for _, kernel := range answer.Kernels {
+		lines = append(lines, removed+" "+printable(kernel)+", a sandbox kernel of an earlier version")
+	}
+	return a.print("%s", strings.Join(append(lines, answer.String()), "\n"))
 }

@@ -18,6 +18,9 @@ func Create(path string) (*Lock, error) {
 // Remove does nothing.
 func (l *Lock) Remove() error { return nil }
 
+// Leave does nothing.
+func (l *Lock) Leave() error { return nil }
+
 // Held is not supported here.
 func Held(path string) (bool, error) {
 	return true, fmt.Errorf("look at lock %s: %w", path, errors.ErrUnsupported)

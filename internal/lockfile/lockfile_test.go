@@ -42,6 +42,15 @@ func TestHeldUntilRemoved(t *testing.T) {
 	if held(t, path) {
 		t.Error("held after Remove")
 	}
+	if l, err = Create(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil || held(t, path) {
+		t.Errorf("held after Leave, or gone: %v", err)
+	}
 }
 
 // TestKilledMakerHoldsNothing makes the lock in a process that is then killed.

@@ -19,12 +19,12 @@ type Lock struct {
 // Create makes the file at path, readable by its owner alone, and locks it. The file has the name only while it is
 // locked, so that nobody takes it for one whose maker is gone. It must not exist.
 func Create(path string) (_ *Lock, err error) {
-	f, err := os.OpenFile(path+".new", os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := os.OpenFile(path+Making, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
-		err = errors.Join(err, os.Remove(path+".new"))
+		err = errors.Join(err, os.Remove(path+Making))
 		if err != nil {
 			f.Close() // drops the lock; nothing was written
 		}
@@ -32,7 +32,7 @@ func Create(path string) (_ *Lock, err error) {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
-	if err := os.Link(path+".new", path); err != nil { // unlike a rename it replaces nothing
+	if err := os.Link(path+Making, path); err != nil { // unlike a rename it replaces nothing
 		return nil, err
 	}
 	return &Lock{f, path}, nil
@@ -40,6 +40,9 @@ func Create(path string) (_ *Lock, err error) {
 
 // Remove removes the file and drops the lock.
 func (l *Lock) Remove() error { return errors.Join(os.Remove(l.path), l.f.Close()) }
+
+// Leave drops the lock and leaves the file, as the death of its maker would.
+func (l *Lock) Leave() error { return l.f.Close() }
 
 // Held says whether the maker of the file at path is alive. A file that is not there is not held. When it cannot tell,
 // it returns an error and true.
