@@ -85,6 +85,10 @@ type IO struct {
 	// when the run has ended is left behind, unless Stdin is an *os.File on Linux.
 	Stdin io.Reader
 
+	// OnStart is called once, before the first instruction of the program and before OnFrame, when the start is
+	// recorded. A refused run has none; one whose sandbox cannot be started may have it. nil: none.
+	OnStart func(Started)
+
 	// OnFrame receives output as it arrives, one call at a time, and slows the program down if it is slow. nil: none.
 	OnFrame func(Frame)
 

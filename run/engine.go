@@ -175,3 +175,18 @@ func (e *Engine) Plan(ctx context.Context, req policy.Request) (Preview, error) 
 	p.Notes = append(p.Notes, notes...)
 	return p, nil
 }
+
+// Refuse ends a request before policy sees it, because err kept the caller from making it whole: a file that is not
+// there, say. It leaves a record and an audit event, as [Engine.Run] does, and returns as that does.
+func (e *Engine) Refuse(ctx context.Context, req policy.Request, reason Reason, err error) (Outcome, error) {
+	l := &life{engine: e, req: req, id: newID(), arrived: time.Now()}
+	l.refuse(ctx, &fault{reason, err})
+	l.out.Flags = map[string]int64{}
+	l.complete()
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), teardownTimeout)
+	defer cancel()
+	if err := l.finish(end); err != nil {
+		return l.out, fmt.Errorf("record run %s: %w", l.id, err)
+	}
+	return l.out, nil
+}

@@ -45,6 +45,9 @@ func (l *life) begin(ctx context.Context) error {
 		return host(err)
 	}
 	l.trace("start is recorded")
+	if l.io.OnStart != nil {
+		l.io.OnStart(Started{Run: l.id, Profile: l.plan.Profile, Driver: l.driver.Name(), Image: l.image.Digest, Limits: l.plan.Limits})
+	}
 	return nil
 }
 

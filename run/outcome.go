@@ -1,6 +1,10 @@
 package run
 
-import "time"
+import (
+	"time"
+
+	"github.com/silk-sandbox/silk/profile"
+)
 
 // Kind names how a run ended. It is one word, the same in the API, the record, the log and the documentation.
 type Kind string
@@ -103,6 +107,15 @@ func (o Outcome) ExitStatus() int {
 		return 130
 	}
 	return 125
+}
+
+// Started is what is about to run.
+type Started struct {
+	Run     string         `json:"run"` // run id
+	Profile string         `json:"profile"`
+	Driver  string         `json:"driver"`
+	Image   string         `json:"image"` // digest
+	Limits  profile.Limits `json:"limits"`
 }
 
 // Frame is one piece of output as it arrives.

@@ -20,7 +20,8 @@ type app struct {
 	drivers  openDrivers
 
 	homeFlag, configFlag string
-	json                 bool // the verb's answer is one JSON value on stdout
+	json                 bool // the verb's answer is JSON on stdout, one value
+	jsonl                bool // with json: a value a line, of which the last is the outcome
 
 	ctx     context.Context        // ends with the first Ctrl-C or SIGTERM; set by main before a verb runs
 	restore atomic.Pointer[func()] // gives the terminal back, if silk has changed it
@@ -43,22 +44,24 @@ func (a *app) main(args []string) int {
 	root := a.root()
 	root.SetArgs(args)
 	// Faults in flags are found before a verb can see its own --json.
-	a.json = wantsJSON(args)
+	a.json, a.jsonl = wantsJSON(args)
 	err := root.ExecuteContext(ctx)
 	return a.report(err)
 }
 
-// wantsJSON looks for --json or --jsonl before a bare "--", after which words belong to the program.
-func wantsJSON(args []string) bool {
+// wantsJSON looks for --json and --jsonl before a bare "--", after which words belong to the program.
+func wantsJSON(args []string) (json, lines bool) {
 	for _, arg := range args {
 		switch arg {
 		case "--":
-			return false
-		case "--json", "--json=true", "--jsonl", "--jsonl=true":
-			return true
+			return json, lines
+		case "--json", "--json=true":
+			json = true
+		case "--jsonl", "--jsonl=true":
+			json, lines = true, true
 		}
 	}
-	return false
+	return json, lines
 }
 
 func (a *app) root() *cobra.Command {

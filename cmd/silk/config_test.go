@@ -55,11 +55,12 @@ func TestHome(t *testing.T) {
 }
 
 func TestWantsJSON(t *testing.T) {
-	for line, want := range map[string]bool{
-		"run --json x": true, "run --jsonl x": true, "run --json=true": true, "run x -- --json": false, "run x": false, "run --jsonx": false,
+	for line, want := range map[string][2]bool{
+		"run --json x": {true, false}, "run --jsonl x": {true, true}, "run --json=true": {true, false}, "run --json --jsonl": {true, true},
+		"run x -- --json": {}, "run x": {}, "run --jsonx": {},
 	} {
-		if got := wantsJSON(strings.Fields(line)); got != want {
-			t.Errorf("wantsJSON(%q) = %v", line, got)
+		if json, lines := wantsJSON(strings.Fields(line)); json != want[0] || lines != want[1] {
+			t.Errorf("wantsJSON(%q) = %v, %v", line, json, lines)
 		}
 	}
 }

@@ -100,10 +100,25 @@ func (a *app) report(err error) int {
 	}
 	o := failure(err)
 	if a.json {
-		a.printJSONLine(o)
+		a.printOutcome(o)
 	}
 	a.errorf("%s", o.Message)
 	return o.ExitStatus()
+}
+
+// printOutcome prints the end of a run as the one JSON value, or as the last frames.
+func (a *app) printOutcome(o run.Outcome) {
+	if !a.jsonl {
+		a.printJSONLine(o)
+		return
+	}
+	switch o.Kind {
+	case run.Denied:
+		a.printJSONLine(denialFrame{Type: "denial", Rule: o.Rule, Detail: o.Message})
+	case run.Violated:
+		a.printJSONLine(violationFrame{Type: "violation", Rule: o.Rule, Syscall: o.Syscall, Detail: o.Argument})
+	}
+	a.printJSONLine(exitFrame{Type: "exit", Outcome: o})
 }
 
 // failure is the outcome of a run that err kept from starting.

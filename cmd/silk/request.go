@@ -34,16 +34,14 @@ func operands(cmd *cobra.Command, args []string) (file string, argv []string, er
 	case 1:
 		return before[0], argv, nil
 	}
-	return "", nil, usagef("%q is one word too many: arguments of the program stand after --, as in %s %s -- %s",
+	return before[0], before[1:], usagef("%q is one word too many: arguments of the program stand after --, as in %s %s -- %s",
 		before[1], cmd.CommandPath(), before[0], strings.Join(before[1:], " "))
 }
 
-// request turns the command line into what policy decides about. Paths become absolute; the code is read.
+// request turns the command line into what policy decides about. Paths become absolute; the code is read. On error it is
+// what could be read, for the record.
 func (f *runFlags) request(a *app, c config, cmd *cobra.Command, args []string) (policy.Request, error) {
 	file, argv, err := operands(cmd, args)
-	if err != nil {
-		return policy.Request{}, err
-	}
 	req := policy.Request{
 		Client:        policy.ClientCLI,
 		Profile:       f.profile,
@@ -61,6 +59,18 @@ func (f *runFlags) request(a *app, c config, cmd *cobra.Command, args []string) 
 		Approve:       f.approve,
 	}
 	req.Network, req.Hosts = f.networkAndHosts()
+	hasCode := cmd.Flags().Changed("code")
+	switch { // until the code is read
+	case file == "-":
+		req.Code = &policy.Code{Given: file}
+	case file != "":
+		req.Code = &policy.Code{Name: file}
+	case hasCode:
+		req.Code = &policy.Code{Given: "-c"}
+	}
+	if err != nil {
+		return req, err
+	}
 	if f.language != "" {
 		if _, ok := profile.LanguageNamed(f.language); !ok {
 			return req, usagef("no language is called %q%s", f.language, suggestLanguage(f.language))
@@ -69,7 +79,6 @@ func (f *runFlags) request(a *app, c config, cmd *cobra.Command, args []string) 
 	if err := f.paths(&req); err != nil {
 		return req, err
 	}
-	hasCode := cmd.Flags().Changed("code")
 	switch {
 	case hasCode && file != "":
 		return req, usagef("both -c and the file %s are given; which one is to run?", file)

@@ -37,14 +37,14 @@ Exit status: the program's own, 128+s after signal s, 124 timeout, 137 out of me
 130 canceled, 125 silk, the host or the command line is at fault.`,
 		Example: runExample,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a.json = a.json || f.jsonl
+			a.json = a.json || a.jsonl
 			return a.run(&f, cmd, args)
 		},
 	}
 	f.add(a, c)
 	c.Flags().StringVar(&f.artifacts, "artifacts", "", "`DIR` that receives copies of the artifacts")
 	c.Flags().BoolVar(&a.json, "json", false, "print one JSON object at the end, and nothing else on stdout")
-	c.Flags().BoolVar(&f.jsonl, "jsonl", false, "print output as JSON lines as it arrives, the outcome last")
+	c.Flags().BoolVar(&a.jsonl, "jsonl", false, "print JSON lines: started unless refused, output as it arrives, denial or violation if there is one, exit with the outcome")
 	c.Flags().BoolVar(&f.trace, "trace-start", false, "show on stderr what the start of the sandbox took")
 	return c
 }
@@ -58,9 +58,6 @@ func (a *app) run(f *runFlags, cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := h.knownDriver(f.driver); err != nil {
-		return err
-	}
 	engine, err := h.engine()
 	if err != nil {
 		return err
@@ -68,23 +65,31 @@ func (a *app) run(f *runFlags, cmd *cobra.Command, args []string) error {
 	closeEngine := once(engine.Leave)
 	defer closeEngine() // the error of the regular way out is reported below
 
+	// From here on there is a state directory, so a run that comes to nothing is recorded too.
 	req, err := f.request(a, h.config, cmd, args)
+	if err == nil {
+		err = h.knownDriver(f.driver)
+	}
+	var s *streams
+	if err == nil {
+		s, err = a.streams(f, &req)
+	}
+	var outcome run.Outcome
+	var lost error
 	if err != nil {
-		return err
+		_, reason := classify(err)
+		outcome, err = engine.Refuse(a.ctx, req, reason, err)
+	} else {
+		defer s.close()
+		if f.trace {
+			s.io.Trace = trace.step
+		}
+		outcome, err = engine.Run(s.ctx, req, s.io)
+		s.close() // the terminal is the user's again before anything is said
+		lost = s.lost
 	}
-	streams, err := a.streams(f, &req)
-	if err != nil {
-		return err
-	}
-	defer streams.close()
-	if f.trace {
-		streams.io.Trace = trace.step
-	}
-
-	outcome, err := engine.Run(streams.ctx, req, streams.io)
-	streams.close()          // the terminal is the user's again before anything is said
 	plan, _ := h.decide(req) // as the engine did; the outcome has its refusal
-	a.show(f, outcome, told{plan: plan, guessed: f.guessed}, streams)
+	a.show(f, outcome, told{plan: plan, guessed: f.guessed}, lost)
 	if f.trace {
 		trace.print(a.err)
 	}
@@ -100,12 +105,11 @@ func (a *app) run(f *runFlags, cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// show prints the end of a run: its outcome on stdout if JSON was asked for, and what people need on stderr.
-func (a *app) show(f *runFlags, o run.Outcome, t told, s *streams) {
-	if f.jsonl {
-		a.printJSONLine(exitFrame{Type: "exit", Outcome: o})
-	} else if a.json {
-		a.printJSONLine(o)
+// show prints the end of a run: its outcome on stdout if JSON was asked for, and what people need on stderr. lost is why
+// output could not be written.
+func (a *app) show(f *runFlags, o run.Outcome, t told, lost error) {
+	if a.json {
+		a.printOutcome(o)
 	}
 	if o.Kind != run.OK {
 		a.errorf("%s", a.bold(sentence(o, t)))
@@ -113,8 +117,8 @@ func (a *app) show(f *runFlags, o run.Outcome, t told, s *streams) {
 	if notes := limitNotes(o, t.plan.Limits); notes != "" {
 		a.errorf("%s", notes)
 	}
-	if s.lost != nil {
-		a.errorf("output could not be written: %v", s.lost)
+	if lost != nil {
+		a.errorf("output could not be written: %v", lost)
 	}
 	if a.json {
 		return

@@ -23,7 +23,7 @@ type runFlags struct {
 	requireWatch            bool
 	artifacts               string
 	interactive, terminal   bool
-	jsonl, trace            bool
+	trace                   bool
 
 	guessed string // the language that code got because nothing named one; set by request
 }

@@ -97,7 +97,8 @@ func (a *app) streams(f *runFlags, req *policy.Request) (_ *streams, err error) 
 		}
 	}
 	switch {
-	case f.jsonl:
+	case a.jsonl:
+		s.io.OnStart = func(started run.Started) { write(a.out, jsonLine(startedFrame{"started", started})) }
 		s.io.OnFrame = func(frame run.Frame) { write(a.out, outputLine(frame)) }
 	case a.json:
 	default:
@@ -112,6 +113,12 @@ func (a *app) streams(f *runFlags, req *policy.Request) (_ *streams, err error) 
 	return s, nil
 }
 
+// startedFrame is the first frame of a run that was not refused.
+type startedFrame struct {
+	Type string `json:"type"` // "started"
+	run.Started
+}
+
 // outputFrame is one piece of output on the wire.
 type outputFrame struct {
 	Type    string  `json:"type"` // "output"
@@ -121,6 +128,21 @@ type outputFrame struct {
 	Offset  int64   `json:"offset"`
 	Data    *string `json:"data,omitempty"`
 	B64     []byte  `json:"b64,omitempty"` // when the bytes are not valid UTF-8 on their own
+}
+
+// denialFrame comes before the exit of a run that was denied.
+type denialFrame struct {
+	Type   string `json:"type"` // "denial"
+	Rule   string `json:"rule"`
+	Detail string `json:"detail"`
+}
+
+// violationFrame comes before the exit of a run that policy ended.
+type violationFrame struct {
+	Type    string `json:"type"` // "violation"
+	Rule    string `json:"rule"`
+	Syscall string `json:"syscall"`
+	Detail  string `json:"detail"` // of the syscall's argument
 }
 
 // exitFrame is the last frame of a run.

@@ -166,10 +166,14 @@ func started(t *testing.T, s silk, flags ...string) (cmd *exec.Cmd, stdout *bufi
 		t.Fatal(err)
 	}
 	stdout = bufio.NewReader(pipe)
-	if line, err := stdout.ReadString('\n'); err != nil || !strings.Contains(line, "up") {
-		t.Fatalf("the program said %q, %v", line, err)
+	for {
+		switch line, err := stdout.ReadString('\n'); {
+		case err != nil:
+			t.Fatalf("the program said %q, %v", line, err)
+		case strings.Contains(line, "up"):
+			return cmd, stdout
+		}
 	}
-	return cmd, stdout
 }
 
 // The first line arrives while the program runs, Ctrl-C ends the run, and sentriesOf sees what the other tests here
