@@ -96,6 +96,7 @@ func (a *app) streams(f *runFlags, req *policy.Request) (_ *streams, err error) 
 			cancel(errNobodyReads)
 		}
 	}
+	s.io.OmitText = a.jsonl || !a.json // all of it is passed on
 	switch {
 	case a.jsonl:
 		s.io.OnStart = func(started run.Started) { write(a.out, jsonLine(startedFrame{"started", started})) }
