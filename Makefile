@@ -63,11 +63,11 @@ generate: ## regenerate committed generated files
 	$(GO) generate ./...
 locks: ## resolve the lab images' packages anew with apt, rewrite the committed locks
 	$(GO) run ./image/recipe/cmd/locks image/recipe/locks
-check: lint race ## lint, race, generated files up to date, client builds for other systems
+check: lint race ## lint, race, generated files up to date, client builds and vet for other systems
 	@before=$$(git diff | sha256sum); $(MAKE) --no-print-directory generate; test "$$before" = "$$(git diff | sha256sum)" || \
 	  { git --no-pager diff --stat; echo "generated files differ: commit what make generate wrote"; exit 1; }
-	for t in darwin/arm64 windows/amd64 linux/arm64; do GOOS=$${t%/*} GOARCH=$${t#*/} $(BUILD) -o /dev/null ./cmd/silk; done
-
+	for t in darwin/arm64 windows/amd64 linux/arm64; do export GOOS=$${t%/*} GOARCH=$${t#*/}; $(BUILD) -o /dev/null ./cmd/silk; \
+	  $(GO) vet $$($(GO) list -deps ./cmd/silk | grep ^github.com/silk-sandbox/); done
 deb: build images ## build Debian packages in dist, the same bytes for the same commit
 	IMAGES='$(IMAGES)' deploy/deb/build $(VERSION)
 
