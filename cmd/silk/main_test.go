@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"os"
 	"path/filepath"
@@ -16,23 +17,32 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden parts of testdata/*.txt")
 
-// TestMain lets the scripts call silk, in two builds: with a fake driver, and as on a host where nothing can run.
+// TestMain lets the scripts call silk, in three builds: with a fake driver, with one that cannot keep everything, and as
+// on a host where nothing can run.
 func TestMain(m *testing.M) {
+	with := func(tools hostTools) func() {
+		return func() { os.Exit(newApp(func(driverConfig) (hostTools, error) { return tools, nil }).main(os.Args[1:])) }
+	}
 	testscript.Main(m, map[string]func(){
-		"silk": func() {
-			os.Exit(newApp(func(driverConfig) (hostTools, error) {
-				return hostTools{Drivers: []driver.Driver{&drivertest.Fake{}}}, nil
-			}).main(os.Args[1:]))
-		},
-		"silk-nowhere": func() {
-			os.Exit(newApp(func(driverConfig) (hostTools, error) {
-				return hostTools{WhyNone: errNowhere}, nil
-			}).main(os.Args[1:]))
-		},
+		"silk":         with(hostTools{Drivers: []driver.Driver{&drivertest.Fake{}}}),
+		"silk-weak":    with(hostTools{Drivers: []driver.Driver{weak{&drivertest.Fake{}}}}),
+		"silk-nowhere": with(hostTools{WhyNone: missingf("silk runs programs on Linux on amd64 only")}),
 	})
 }
 
-var errNowhere = missingf("silk runs programs on Linux on amd64 only")
+// weak is a driver on a host without control groups, on which the program true succeeds.
+type weak struct{ *drivertest.Fake }
+
+func (weak) Probe(context.Context, driver.Spec) ([]string, error) {
+	return []string{"memory is watched", "CPU time is held otherwise", "something else"}, nil
+}
+
+func (w weak) Start(ctx context.Context, spec driver.Spec) (driver.Sandbox, error) {
+	if spec.Args[0] == "true" {
+		spec.Args = []string{"fake", "exit:0"}
+	}
+	return w.Fake.Start(ctx, spec)
+}
 
 // TestScripts runs every verb as a user types it.
 func TestScripts(t *testing.T) {
