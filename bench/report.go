@@ -26,7 +26,7 @@ type report struct {
 
 const reportHead = `# Benchmarks
 
-` + "`make bench`" + ` wrote this page; [bench](../bench) is the program. All figures come from one invocation on one machine, the
+` + "`make bench`" + ` wrote this page; ` + "`bench`" + ` is the program. All figures come from one invocation on one machine, the
 contenders take turns, and what counts are ratios of medians: an absolute number says little about another machine.
 The programs are the same files for all, those of silk's lab images.
 

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -102,6 +103,7 @@ func TestInstalled(t *testing.T) {
 			t.Errorf("%s has no %q: %v", name, contains, err)
 		}
 	}
+	checkLinks(t, filepath.Join(dir, "usr/share/doc/silk"))
 	err := filepath.WalkDir(filepath.Join(dir, "usr"), func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -117,6 +119,31 @@ func TestInstalled(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// checkLinks looks whether what the documents below dir link to is there.
+func checkLinks(t *testing.T, dir string) {
+	t.Helper()
+	target := regexp.MustCompile(`\]\(([^)#]+)`)
+	links := 0
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".md" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, found := range target.FindAllSubmatch(text, -1) {
+			if link := string(found[1]); !strings.Contains(link, "://") {
+				links++
+				if _, err := os.Stat(filepath.Join(filepath.Dir(path), link)); err != nil {
+					t.Errorf("%s links to %s, which is not installed", path, link)
+				}
+			}
+		}
+		return err
+	})
+	if err != nil || links == 0 {
+		t.Errorf("%d links, %v", links, err)
 	}
 }
 
