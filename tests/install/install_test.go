@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -175,7 +174,9 @@ func TestPackage(t *testing.T) {
 	if out, err := check.CombinedOutput(); err != nil {
 		t.Errorf("md5sums: %v\n%s", err, out)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "usr/share/silk/images/tags", labText)); errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the package has no %s", labText)
+	for _, name := range []string{"share/silk/images/tags/" + labText, "share/zsh/vendor-completions/_silk", "share/man/man1/silk.1.gz"} {
+		if _, err := os.Stat(filepath.Join(dir, "usr", name)); err != nil {
+			t.Errorf("the package lacks a file: %v", err)
+		}
 	}
 }
