@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"crypto/sha256"
+	"debug/buildinfo"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -91,7 +92,7 @@ func cgroupFact() fact {
 	return fact{name, factNo, "not mounted" + otherwise}
 }
 
-// kernelFact says which sandbox kernel is used, by its digest.
+// kernelFact says which sandbox kernel is used: gVisor's version and the file's digest.
 func kernelFact(home, explicit string) fact {
 	const name = "sandbox kernel"
 	path, err := sentrybin.Locate(explicit, home)
@@ -107,5 +108,13 @@ func kernelFact(home, explicit string) fact {
 	if _, err := io.Copy(hash, f); err != nil {
 		return fact{name, factFatal, err.Error()}
 	}
-	return fact{name, factYes, path + " sha256:" + hex.EncodeToString(hash.Sum(nil))}
+	text := path + " sha256:" + hex.EncodeToString(hash.Sum(nil))
+	if info, err := buildinfo.Read(f); err == nil {
+		for _, dep := range info.Deps {
+			if dep.Path == "gvisor.dev/gvisor" {
+				text = "gVisor " + dep.Version + " in " + text
+			}
+		}
+	}
+	return fact{name, factYes, text}
 }
