@@ -42,9 +42,6 @@ const (
 // MaxErrorBytes bounds the text in the error of a [SandboxError].
 const MaxErrorBytes = 4096
 
-// System is the run id of events that belong to no run.
-const System = "system"
-
 // zeroHash is the prev_hash of the first event.
 var zeroHash = strings.Repeat("0", hex.EncodedLen(sha256.Size))
 
@@ -52,7 +49,7 @@ var zeroHash = strings.Repeat("0", hex.EncodedLen(sha256.Size))
 type Event struct {
 	ID        string          `json:"id"`
 	Timestamp int64           `json:"timestamp"` // when it happened, Unix milliseconds
-	Run       string          `json:"intent_id"` // run id, or [System]
+	Run       string          `json:"intent_id"` // run id
 	Name      Name            `json:"event"`
 	Data      json.RawMessage `json:"data"`       // an object
 	CreatedAt int64           `json:"created_at"` // when it was written, Unix milliseconds
@@ -119,12 +116,10 @@ func (e Event) sum() (string, error) {
 
 // Filter chooses events. Its zero value chooses the newest 100.
 type Filter struct {
-	Run    string    // of this run only
-	Prefix string    // event names that begin so: "sandbox_"
-	Since  time.Time // not before
-	Until  time.Time // before
-	Before int64     // seq below this one: pass the last Seq of a page to get the next
-	Limit  int       // at most; 0: 100
+	Run    string // of this run only
+	Prefix string // event names that begin so: "sandbox_"
+	Before int64  // seq below this one: pass the last Seq of a page to get the next
+	Limit  int    // at most; 0: 100
 }
 
 // querier is a *sql.DB, a *store.DB or a *sql.Tx.
@@ -143,12 +138,6 @@ func List(ctx context.Context, db querier, f Filter) ([]Event, error) {
 	}
 	if f.Prefix != "" {
 		add("substr(event, 1, ?) = ?", utf8.RuneCountInString(f.Prefix), f.Prefix)
-	}
-	if !f.Since.IsZero() {
-		add("timestamp >= ?", f.Since.UnixMilli())
-	}
-	if !f.Until.IsZero() {
-		add("timestamp < ?", f.Until.UnixMilli())
 	}
 	if f.Before > 0 {
 		add("seq < ?", f.Before)

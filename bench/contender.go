@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -122,7 +123,7 @@ func bwrap(ctx context.Context, img rootfs, args []string) (*exec.Cmd, func() er
 		"--chdir", "/workspace", "--clearenv",
 	}
 	for _, kv := range guestEnv {
-		key, value, _ := cut(kv)
+		key, value, _ := strings.Cut(kv, "=")
 		flags = append(flags, "--setenv", key, value)
 	}
 	return cmd(ctx, "bwrap", append(append(flags, "--"), args...)...), nil, nil

@@ -74,5 +74,3 @@ func (r rootfs) find(command string) (string, error) {
 	}
 	return "", fmt.Errorf("image %s has no command %s", r.tag, command)
 }
-
-func cut(kv string) (key, value string, ok bool) { return strings.Cut(kv, "=") }

@@ -56,12 +56,3 @@ func call(ctx context.Context, release func(context.Context) error) (err error) 
 	}()
 	return release(ctx)
 }
-
-// Move returns a stack with everything in s and leaves s empty: the owner of the resources changes.
-func (s *Stack) Move() *Stack {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	moved := &Stack{releases: s.releases}
-	s.releases = nil
-	return moved
-}

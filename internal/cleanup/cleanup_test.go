@@ -58,16 +58,3 @@ func TestRunPassesContext(t *testing.T) {
 		t.Errorf("got %v, want %v", err, want)
 	}
 }
-
-func TestMove(t *testing.T) {
-	var s Stack
-	n := 0
-	s.PushFunc(func() { n++ })
-	moved := s.Move()
-	if err := s.Run(t.Context()); err != nil || n != 0 {
-		t.Errorf("the old stack still owns: n %d, err %v", n, err)
-	}
-	if err := moved.Run(t.Context()); err != nil || n != 1 {
-		t.Errorf("the new stack: n %d, err %v", n, err)
-	}
-}

@@ -3,12 +3,8 @@ package logkey
 
 // Keys.
 const (
-	Run    = "run"    // run id
-	Driver = "driver" // driver name
-	Image  = "image"  // tag or digest
-	Rule   = "rule"   // of a denial or violation
-	Host   = "host"   // host:port
-	Error  = "error"  // an error value
-	Panic  = "panic"  // the value of a panic
-	Stack  = "stack"  // of a panic
+	Run   = "run"   // run id
+	Error = "error" // an error value
+	Panic = "panic" // the value of a panic
+	Stack = "stack" // of a panic
 )

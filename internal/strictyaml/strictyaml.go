@@ -228,19 +228,24 @@ func (d *Decoder) Text(n Node, what string) string {
 
 // Texts returns a list of texts.
 func (d *Decoder) Texts(n Node, what string) []string {
+	var out []string
+	d.Items(n, what, func(item Node) { out = append(out, d.Text(item, "an entry of "+what)) })
+	return out
+}
+
+// Items reads a list and calls for each entry, in the file's order. An absent list calls nothing.
+func (d *Decoder) Items(n Node, what string, item func(Node)) {
 	if n.Absent() {
-		return nil
+		return
 	}
 	list, ok := n.n.(*ast.SequenceNode)
 	if !ok {
 		d.Fail(n, "%s must be a list, not %s", what, describe(n))
-		return nil
+		return
 	}
-	out := make([]string, 0, len(list.Values))
 	for _, v := range list.Values {
-		out = append(out, d.Text(Node{v}, "an entry of "+what))
+		item(Node{v})
 	}
-	return out
 }
 
 func scalar(n Node) (string, bool) {
