@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/silk-sandbox/silk/driver/gvisor/stage"
 	"github.com/silk-sandbox/silk/driver/gvisor/wire"
 	"github.com/silk-sandbox/silk/internal/cgroup"
 )
@@ -21,15 +22,11 @@ import (
 // nobody is who the Sentry is on the host: an id without files, processes or rights.
 const nobody = 65534
 
-// exeFD is the executable in the child, until it has been executed; 255 gives the child's descriptor table its final
-// size before it has threads. Growing the table of a process with threads, ours or the child's, waits for a grace period
-// of RCU (5-12 ms).
-const exeFD = 254
-
 // kernel is one silk-sentry process, from fork to reaping.
 type kernel struct {
 	proc     *os.Process
 	cpus     int
+	stage    stage.Stage
 	sock     int // our end; closing it ends the process
 	forked   time.Time
 	stderr   *tail
@@ -42,23 +39,35 @@ type kernel struct {
 	closeOnce sync.Once
 }
 
-// spawn forks and execs a Sentry for a program that sees cpus processors. The process knows nothing of a run. On error
-// nothing is left.
-func (h host) spawn(cpus int) (_ *kernel, err error) {
+// spawn starts a Sentry for a program that sees cpus processors. The process knows nothing of a run. On error nothing is
+// left.
+func (h host) spawn(cpus int) (*kernel, error) {
+	k, born, err := h.bear(cpus)
+	if err != nil {
+		return nil, err
+	}
+	if err := k.place(born); err != nil {
+		return nil, errors.Join(err, k.discard())
+	}
+	return k, nil
+}
+
+// bear forks the process, which has no children until it is placed. born says that it is in its control group already.
+func (h host) bear(cpus int) (_ *kernel, born bool, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("make engine socket: %w", err)
+		return nil, false, fmt.Errorf("make engine socket: %w", err)
 	}
 	theirs := os.NewFile(uintptr(pair[1]), "sentry socket")
 	errR, errW, err := os.Pipe()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("make sentry stderr: %w", err), unix.Close(pair[0]), theirs.Close())
+		return nil, false, errors.Join(fmt.Errorf("make sentry stderr: %w", err), unix.Close(pair[0]), theirs.Close())
 	}
-	k := &kernel{cpus: cpus, sock: pair[0], stderr: newTail(errR), gone: make(chan struct{})}
+	k := &kernel{cpus: cpus, stage: h.stage, sock: pair[0], stderr: newTail(errR), gone: make(chan struct{})}
 	sys := isolation()
-	born, err := k.makeGroup(h, sys)
+	born, err = k.makeGroup(h, sys)
 	if err == nil {
-		err = k.fork(h, []*os.File{h.null, h.null, errW, theirs}, sys)
+		err = k.fork(h, []*os.File{h.null, h.null, errW, theirs, h.init}, sys)
 	}
 	// Our copies must be gone before anybody waits for the end of the process's stderr.
 	err = errors.Join(err, theirs.Close(), errW.Close(), closeFile(k.groupDir))
@@ -66,29 +75,34 @@ func (h host) spawn(cpus int) (_ *kernel, err error) {
 		if k.proc == nil {
 			close(k.gone)
 		}
-		return nil, errors.Join(err, k.discard())
+		return nil, false, errors.Join(err, k.discard())
 	}
+	return k, born, nil
+}
+
+// place moves the process into its group, where its children are born from then on, and tells it so. A process that has
+// died already will say why over the socket.
+func (k *kernel) place(born bool) error {
 	if k.group != nil && !born {
-		// Its children are born there; the first one that runs guest code comes after the request. A process that has
-		// died already will say why over the socket.
 		if err := k.group.Add(k.proc.Pid); err != nil && !errors.Is(err, unix.ESRCH) {
-			return nil, errors.Join(err, k.discard())
+			return err
 		}
 	}
-	return k, nil
+	if err := wire.Send(k.sock, wire.Placed{}); err != nil && !errors.Is(err, unix.EPIPE) {
+		return fmt.Errorf("release sandbox kernel: %w", err)
+	}
+	return nil
 }
 
 // fork starts the process with the given first descriptors.
 func (k *kernel) fork(h host, first []*os.File, sys *syscall.SysProcAttr) error {
 	files := make([]*os.File, 256) // index is the descriptor number in the child; nil is closed
 	copy(files, first)
-	files[exeFD], files[255] = h.exe, h.null
-	attr := &os.ProcAttr{
-		Dir: "/", Files: files,
-		// Without this the Go runtime keeps the host's cgroup files open to follow the CPU quota.
-		Env: []string{"GODEBUG=containermaxprocs=0,updatemaxprocs=0"},
-		Sys: sys,
-	}
+	files[stage.SelfFD], files[stage.OtherFD] = h.first, h.exe
+	// This one gives the child's descriptor table its final size before it has threads: growing the table of a process
+	// with threads, ours or the child's, waits for a grace period of RCU (5-12 ms).
+	files[255] = h.null
+	attr := &os.ProcAttr{Dir: "/", Env: []string{}, Files: files, Sys: sys}
 	args := []string{"silk-sentry", strconv.Itoa(k.cpus), strconv.Itoa(k.platformCPUs()), strconv.FormatUint(h.memory, 10)}
 	started := make(chan error, 1)
 	go func() {
@@ -97,7 +111,7 @@ func (k *kernel) fork(h host, first []*os.File, sys *syscall.SysProcAttr) error 
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		k.forked = time.Now()
-		proc, err := os.StartProcess("/proc/self/fd/"+strconv.Itoa(exeFD), args, attr)
+		proc, err := os.StartProcess("/proc/self/fd/"+strconv.Itoa(stage.SelfFD), args, attr)
 		k.proc = proc
 		started <- err
 		if err != nil {
@@ -129,6 +143,7 @@ func (k *kernel) makeGroup(h host, sys *syscall.SysProcAttr) (born bool, err err
 	if err != nil {
 		return false, nil //nolint:nilerr // no groups here: limits_linux_amd64.go holds what it can, and Probe says so
 	}
+	go groups.Hasten()
 	if k.group, err = groups.New(); err != nil {
 		return false, err
 	}
@@ -149,7 +164,7 @@ func (k *kernel) removeGroup() error {
 }
 
 // isolation is what the process has before its first instruction: namespaces of its own, and in them the three
-// capabilities that it needs to make its empty root and gives up before it sees a run.
+// capabilities that its stage needs and gives up before it executes the Sentry.
 func isolation() *syscall.SysProcAttr {
 	uid := nobody
 	if os.Getuid() != 0 {
@@ -213,6 +228,9 @@ func (k *kernel) receive() (wire.Message, error) {
 // died words the end of a process that said nothing.
 func (k *kernel) died() error {
 	<-k.gone
+	if why, is := k.stage.Explain(k.stderr.wait()); is {
+		return fmt.Errorf("confine sandbox kernel: %s", why)
+	}
 	last := ""
 	if first, _, _ := strings.Cut(k.stderr.wait(), "\n"); first != "" {
 		last = ": " + first

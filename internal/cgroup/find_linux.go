@@ -18,6 +18,7 @@ import (
 type Root struct {
 	Version int               // 1 or 2
 	dirs    map[string]string // parent directory by controller: memory, cpu, pids; all the same for version 2
+	own     string            // version 1: this process's group in one hierarchy, if it can be seen
 	self    maker
 	next    atomic.Int64
 }
@@ -52,6 +53,9 @@ func Find() (*Root, error) {
 				return nil, fmt.Errorf("%w: %s is not writable", ErrUnavailable, dir)
 			}
 			r.dirs[c] = dir
+			if m.root == "/" && dir == filepath.Join(m.point, paths[c]) {
+				r.own = dir
+			}
 		}
 		return r, nil
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/context"
@@ -14,13 +15,13 @@ import (
 	"gvisor.dev/gvisor/pkg/metric"
 	"gvisor.dev/gvisor/pkg/sentry/fsimpl/host"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
+	"gvisor.dev/gvisor/pkg/sentry/platform"
 	"gvisor.dev/gvisor/pkg/sentry/seccheck"
 	pb "gvisor.dev/gvisor/pkg/sentry/seccheck/points/points_go_proto"
 	"gvisor.dev/gvisor/pkg/sentry/usage"
 	"gvisor.dev/gvisor/pkg/timing"
 	"gvisor.dev/gvisor/runsc/boot"
 	"gvisor.dev/gvisor/runsc/config"
-	"gvisor.dev/gvisor/runsc/flag"
 	"gvisor.dev/gvisor/runsc/specutils"
 
 	"github.com/silk-sandbox/silk/driver/gvisor/wire"
@@ -32,6 +33,7 @@ type box struct {
 
 	conf   *config.Config
 	loader *boot.Loader
+	timer  *timing.Timer
 	fields loaderFields
 	init   *specs.Spec // of process 1; the Loader keeps the pointer
 	image  int         // descriptor number of the root image, a placeholder until load
@@ -55,30 +57,6 @@ type box struct {
 // sandboxID names the container in the Loader's tables; there is one.
 const sandboxID = "silk"
 
-type configResult struct {
-	config *config.Config
-	err    error
-}
-
-// newConfig makes the runsc configuration of a sandbox without network, gofer, overlay or host files.
-func newConfig() configResult {
-	flags := flag.NewFlagSet("silk", flag.ContinueOnError)
-	config.RegisterFlags(flags)
-	for name, value := range map[string]string{
-		"platform": "systrap", "network": "none", "directfs": "false", "overlay2": "none", "host-settings": "ignore",
-		"host-uds": "none", "host-fifo": "none", "file-access": "exclusive",
-	} {
-		if err := flags.Set(name, value); err != nil {
-			return configResult{err: fmt.Errorf("set gVisor flag %s: %w", name, err)}
-		}
-	}
-	conf, err := config.NewFromFlags(flags)
-	if err != nil {
-		return configResult{err: fmt.Errorf("make gVisor configuration: %w", err)}
-	}
-	return configResult{config: conf}
-}
-
 // newBox builds kernel, platform and memory before anything is known of the run. The descriptors it hands to the
 // Loader are dead pipes; load replaces what is behind their numbers.
 func newBox(conf *config.Config, ncpu, platformCPUs int, hostMem uint64) (*box, error) {
@@ -92,10 +70,6 @@ func newBox(conf *config.Config, ncpu, platformCPUs int, hostMem uint64) (*box, 
 		Linux: &specs.Linux{Namespaces: []specs.LinuxNamespace{
 			{Type: specs.PIDNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace}, {Type: specs.MountNamespace}, {Type: specs.NetworkNamespace},
 		}},
-	}
-	initFD, err := memfdOf("init", initELF())
-	if err != nil {
-		return nil, err
 	}
 	ctl, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -112,12 +86,13 @@ func newBox(conf *config.Config, ncpu, platformCPUs int, hostMem uint64) (*box, 
 	}
 	b.image = null[3]
 	seccheckInitOnce.Do(func() {})
+	b.timer = timing.New(sandboxID, time.Now())
 	b.loader, err = boot.New(boot.Args{
 		ID: sandboxID, Spec: b.init, Conf: conf, ControllerFD: ctl, Device: fd.New(-1), PinRingFD: -1,
 		GoferFDs: []int{b.image}, DevGoferFD: -1, StdioFDs: null[:3], ExecFD: initFD,
 		GoferMountConfs: []specutils.GoferMountConf{{Lower: specutils.Erofs, Upper: specutils.NoOverlay}},
 		NumCPU:          max(ncpu, platformCPUs), CPUQuota: -1, TotalHostMem: hostMem, PodInitConfigFD: -1, RootfsUpperTarFD: -1,
-		StartupTimer: timing.New(sandboxID, time.Now()),
+		StartupTimer: b.timer,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make gVisor loader: %w", err)
@@ -144,17 +119,23 @@ func (b *box) kernel() *kernel.Kernel { return *b.fields.kernel }
 // warm prepares what each run needs and none determines: two empty address spaces, for init and the program, go back
 // to the platform's pool of stub processes.
 func (b *box) warm() error {
-	for range 2 {
-		as, err := b.kernel().NewAddressSpace()
-		if err != nil {
-			return fmt.Errorf("make address space: %w", err)
+	var both errgroup.Group
+	var spaces [2]platform.AddressSpace
+	for i := range spaces {
+		both.Go(func() (err error) {
+			if spaces[i], err = b.kernel().NewAddressSpace(); err != nil {
+				return fmt.Errorf("make address space: %w", err)
+			}
+			return nil
+		})
+	}
+	err := errors.Join(b.addLoopback(), both.Wait())
+	for _, as := range spaces { // not before both are made, or the second would be the first again
+		if as != nil {
+			as.Release()
 		}
-		defer as.Release()
 	}
-	if err := b.addLoopback(); err != nil {
-		return err
-	}
-	return nil
+	return err
 }
 
 // load patches the waiting kernel with the run. fds are as [wire.Request] says; load owns them.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"sync"
+	"time"
 	"unsafe"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -11,9 +12,12 @@ import (
 	"gvisor.dev/gvisor/pkg/seccomp/precompiledseccomp"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
 	"gvisor.dev/gvisor/pkg/sentry/kernel/auth"
+	"gvisor.dev/gvisor/pkg/timing"
 	"gvisor.dev/gvisor/runsc/boot"
 	"gvisor.dev/gvisor/runsc/config"
 	"gvisor.dev/gvisor/runsc/specutils"
+
+	"github.com/silk-sandbox/silk/driver/gvisor/wire"
 )
 
 // Unexported parts of gVisor that we use as they are. The module version is pinned in go.mod, and linkname_test.go
@@ -82,4 +86,15 @@ func field[T any](of any, path ...string) *T {
 		panic(fmt.Sprintf("field %v is a %v, not a %v", path, v.Type(), want))
 	}
 	return (*T)(unsafe.Pointer(v.UnsafeAddr()))
+}
+
+// stepsOf returns the points that gVisor's own code has reached on t, which it keeps for its debug log.
+func stepsOf(t *timing.Timer) []wire.Step {
+	root := *field[*timing.Timeline](t, "root")
+	points := *field[[]timing.MidPoint](root, "midpoints")
+	steps := make([]wire.Step, len(points))
+	for i := range points {
+		steps[i] = wire.Step{Name: "gvisor: " + *field[string](&points[i], "name"), At: field[time.Time](&points[i], "when").UnixNano()}
+	}
+	return steps
 }

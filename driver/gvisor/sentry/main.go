@@ -24,6 +24,7 @@ import (
 // table its final size before threads exist: growing it later waits for a grace period of RCU. Neither is kept.
 const (
 	engineFD  = 3
+	initFD    = 4 // the executable of process 1
 	exeFD     = 254
 	fdTableFD = 255
 )
@@ -35,8 +36,9 @@ var commandName = [16]byte{'s', 'i', 'l', 'k', '-', 's', 'e', 'n', 't', 'r', 'y'
 
 // session is one sentry process and its one run.
 type session struct {
-	steps []wire.Step
-	ready chan arrival // the request, decoded while the kernel is being built
+	steps  []wire.Step
+	placed chan error   // receives when this process is in its control group
+	ready  chan arrival // the request, decoded while the kernel is being built
 }
 
 type arrival struct {
@@ -48,14 +50,12 @@ type arrival struct {
 // Main is the process. Its arguments are: the number of processors that the program sees, the number that the platform
 // counts on, and the host's total memory in bytes. It never returns.
 func Main() {
-	s := &session{ready: make(chan arrival, 1)}
+	s := &session{placed: make(chan error, 1), ready: make(chan arrival, 1)}
 	s.mark("main")
-	if err := s.run(); err != nil {
-		s.fail(err)
-	}
-	os.Exit(0)
+	s.fail(s.run())
 }
 
+// run returns only what kept it from reporting how the program ended.
 func (s *session) run() error {
 	if len(os.Args) != 4 {
 		return errors.New("silk-sentry is started by silk, not by hand")
@@ -72,17 +72,20 @@ func (s *session) run() error {
 	if err != nil {
 		return fmt.Errorf("host memory: %w", err)
 	}
-	os.Clearenv()
+	if err := checkConfined(); err != nil {
+		return err
+	}
 	if err := unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&commandName[0])), 0, 0, 0); err != nil { // the file that was executed has a number for a name
 		return fmt.Errorf("name the process: %w", err)
 	}
 	unix.CloseOnExec(engineFD)
+	unix.CloseOnExec(initFD)
 	_ = unix.Close(exeFD)
 	_ = unix.Close(fdTableFD)
+	log.SetLevel(log.Warning)                                               // formatting what nobody reads costs 0.5 ms
 	log.SetTarget(log.GoogleEmitter{Writer: &log.Writer{Next: io.Discard}}) // the Sentry's log would be a channel out
 	debug.SetTraceback("system")
 	debug.SetGCPercent(400) // a start allocates 20 MB once; collecting it twice costs 3 ms
-	time.Local = time.UTC   // else a first use of local time would open /etc/localtime of the host
 
 	if err := wire.Send(engineFD, wire.Message{Kind: wire.Hello, Version: wire.Version}); err != nil {
 		os.Exit(exitLost)
@@ -91,31 +94,19 @@ func (s *session) run() error {
 
 	cpuid.Initialize()
 	ring0.InitDefault()
-	configured := make(chan configResult, 1)
-	go func() { configured <- newConfig() }() // 3-5 ms of flag registration, beside confine
-	if err := loadSeccompPrograms(); err != nil {
-		return err
+	loadSeccompPrograms()
+	s.mark("CPU identified")
+	if err := <-s.placed; err != nil {
+		return fmt.Errorf("hear from the engine: %w", err)
 	}
-	s.mark("seccomp programs")
-	removeProc, err := confine()
-	if err != nil {
-		return fmt.Errorf("confine the sentry: %w", err)
-	}
-	s.mark("confined")
-	conf := <-configured
-	if conf.err != nil {
-		return conf.err
-	}
-	b, err := newBox(conf.config, ncpu, platformCPUs, hostMem)
+	s.mark("placed")
+	b, err := newBox(newConfig(), ncpu, platformCPUs, hostMem)
 	if err != nil {
 		return err
 	}
 	s.mark("kernel")
 	b.guard.install(linux.AMD64)
 	if err := b.warm(); err != nil {
-		return err
-	}
-	if err := removeProc(); err != nil {
 		return err
 	}
 	s.mark("waiting")
@@ -129,14 +120,17 @@ func (s *session) run() error {
 		return err
 	}
 	s.mark("loaded")
-	b.started = func() { s.mark("started"); s.say(wire.Message{Kind: wire.Started, Steps: s.steps}) }
+	b.started = func() {
+		s.mark("started")
+		s.say(wire.Message{Kind: wire.Started, Steps: append(s.steps, stepsOf(b.timer)...)})
+	}
 	b.guard.report = func(m wire.Message) { s.say(m) }
 	m, err := b.run(func() { go s.control(b) })
 	if err != nil {
 		return err
 	}
 	b.guard.last(m)
-	return nil
+	panic("guard.last has returned")
 }
 
 // await returns the request. A kernel that has to wait for it first gives back the garbage of its start.
@@ -150,8 +144,15 @@ func (s *session) await() arrival {
 	return <-s.ready
 }
 
-// receive reads the request. An engine that closes its end does not need us (any more).
+// receive reads the engine's two messages. An engine that closes its end does not need us (any more).
 func (s *session) receive() {
+	_, err := wire.Receive(engineFD, new(wire.Placed))
+	if errors.Is(err, io.EOF) {
+		os.Exit(exitLost)
+	}
+	if s.placed <- err; err != nil {
+		return
+	}
 	var a arrival
 	a.fds, a.err = wire.Receive(engineFD, &a.req)
 	if errors.Is(a.err, io.EOF) {

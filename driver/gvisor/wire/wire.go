@@ -2,6 +2,7 @@
 // pair, one JSON message a packet, descriptors beside it (SCM_RIGHTS).
 //
 //	sentry -> engine   hello                       the process lives, and has seen nothing yet
+//	engine -> sentry   Placed                      it is in its control group, and may have children
 //	engine -> sentry   Request + descriptors       exactly one
 //	sentry -> engine   started                     policy is in force, the program is about to run
 //	engine -> sentry   Control                    any number
@@ -20,6 +21,10 @@ const Version = 1
 // MaxMessageBytes bounds one message. execve(2) lets arguments and environment have 2 MiB together (a quarter of an 8 MiB
 // stack); JSON at worst makes six bytes of one.
 const MaxMessageBytes = 12<<20 + 64<<10
+
+// Placed is the first message of an engine. A child that is born before its parent was moved would stay outside the
+// group and its limits.
+type Placed struct{}
 
 // Request is the one run of a sentry. The descriptors beside it are, in this order: image; stdin, stdout, stderr or,
 // with Terminal, the replica three times; if Fill, the read end of the tar to fill /workspace with; if Drain, the write

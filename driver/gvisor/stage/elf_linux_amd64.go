@@ -1,4 +1,4 @@
-package sentry
+package stage
 
 import (
 	"encoding/binary"
@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// initELF is process 1 of every sandbox: it ignores every signal that can be ignored and sleeps. Ignoring SIGCHLD with
+// Init makes process 1 of every sandbox: it ignores every signal that can be ignored and sleeps. Ignoring SIGCHLD with
 // SA_NOCLDWAIT makes the kernel reap every orphan (sigaction(2)). The program is process 2 and therefore behaves as
 // anywhere else: default signal actions work, and it gets no foreign children.
-func initELF() []byte {
+func Init() []byte {
 	code := []byte{
 		0xbb, 64, 0, 0, 0, // mov ebx, 64: the last signal
 		// each:
@@ -27,7 +27,7 @@ func initELF() []byte {
 		0x0f, 0x05, // syscall
 		0xeb, 0xf7, // jmp to the mov: pause again
 	}
-	patchJump(code, 31, 5)
+	patchJump(code, 31, 0x75, 5)
 	patchLea(code, 12, len(code))
 	var action [32]byte                                   // struct kernel_sigaction, arch/x86/include/uapi/asm/signal.h
 	binary.LittleEndian.PutUint64(action[0:], 1)          // SIG_IGN
@@ -35,40 +35,10 @@ func initELF() []byte {
 	return tinyELF(append(code, action[:]...))
 }
 
-// umountELF is the helper that takes our own /proc away after we have dropped the right to: it waits for a byte on
-// descriptor 3, then does umount2("/proc", MNT_DETACH). Re-executing this whole binary for that, as runsc does, costs
-// 40 ms of CPU; this costs less than one.
-func umountELF() []byte {
-	code := []byte{
-		0x31, 0xc0, // xor eax, eax: SYS_read
-		0xbf, 3, 0, 0, 0, // mov edi, 3
-		0x48, 0x89, 0xe6, // mov rsi, rsp
-		0xba, 1, 0, 0, 0, // mov edx, 1
-		0x0f, 0x05, // syscall
-		0xbf, 1, 0, 0, 0, // mov edi, 1: exit status if the read failed
-		0x83, 0xf8, 1, // cmp eax, 1
-		0x75, 27, // jne exit
-		0x48, 0x8d, 0x3d, 29, 0, 0, 0, // lea rdi, [rip+29]: "/proc"
-		0xbe, 2, 0, 0, 0, // mov esi, MNT_DETACH
-		0xb8, 166, 0, 0, 0, // mov eax, SYS_umount2
-		0x0f, 0x05, // syscall
-		0x31, 0xff, // xor edi, edi
-		0x85, 0xc0, // test eax, eax
-		0x74, 2, // jz +2
-		0xff, 0xc7, // inc edi
-		// exit:
-		0xb8, 60, 0, 0, 0, // mov eax, SYS_exit
-		0x0f, 0x05, // syscall
-	}
-	patchJump(code, 25, len(code)-7) // jne exit
-	patchLea(code, 27, len(code))    // the string follows the code
-	return tinyELF(append(code, "/proc\x00"...))
-}
-
-// patchJump sets the displacement of the two-byte jump at at, so that it lands at target.
-func patchJump(code []byte, at, target int) {
-	if code[at] != 0x75 {
-		panic(fmt.Sprintf("no jne at %d", at))
+// patchJump sets the displacement of the two-byte jump op at at, so that it lands at target.
+func patchJump(code []byte, at int, op byte, target int) {
+	if code[at] != op {
+		panic(fmt.Sprintf("no jump %#x at %d", op, at))
 	}
 	code[at+1] = byte(target - (at + 2))
 }
@@ -81,18 +51,24 @@ func patchLea(code []byte, at, target int) {
 	binary.LittleEndian.PutUint32(code[at+3:], uint32(target-(at+7)))
 }
 
-// tinyELF wraps position-independent amd64 code in a static executable with one read-only, executable segment (elf(5)).
+// Where tinyELF loads its body, behind its two headers.
+const (
+	loadAddress = 0x400000
+	headerBytes = 64 + 56
+	entryPoint  = loadAddress + headerBytes
+)
+
+// tinyELF wraps amd64 code in a static executable with one read-only, executable segment (elf(5)).
 func tinyELF(body []byte) []byte {
-	const base, header = 0x400000, 64 + 56
-	size := uint64(header + len(body))
+	size := uint64(headerBytes + len(body))
 	b := append([]byte{0x7f, 'E', 'L', 'F', 2, 1, 1}, make([]byte, 9)...)
 	le := binary.LittleEndian
 	b = le.AppendUint16(b, 2)  // ET_EXEC
 	b = le.AppendUint16(b, 62) // EM_X86_64
 	b = le.AppendUint32(b, 1)
-	b = le.AppendUint64(b, base+header) // entry
-	b = le.AppendUint64(b, 64)          // program headers
-	b = le.AppendUint64(b, 0)           // no section headers
+	b = le.AppendUint64(b, entryPoint)
+	b = le.AppendUint64(b, 64) // program headers
+	b = le.AppendUint64(b, 0)  // no section headers
 	b = le.AppendUint32(b, 0)
 	b = le.AppendUint16(b, 64)
 	b = le.AppendUint16(b, 56)
@@ -103,24 +79,28 @@ func tinyELF(body []byte) []byte {
 	b = le.AppendUint32(b, 1) // PT_LOAD
 	b = le.AppendUint32(b, 5) // PF_R | PF_X
 	b = le.AppendUint64(b, 0)
-	b = le.AppendUint64(b, base)
-	b = le.AppendUint64(b, base)
+	b = le.AppendUint64(b, loadAddress)
+	b = le.AppendUint64(b, loadAddress)
 	b = le.AppendUint64(b, size)
 	b = le.AppendUint64(b, size)
 	b = le.AppendUint64(b, 0x1000)
 	return append(b, body...)
 }
 
-// memfdOf puts content into an anonymous file and returns it open for reading only: gVisor executes no other. The
-// caller closes it.
-func memfdOf(name string, content []byte) (int, error) {
-	w, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+// Memfd puts an executable into an anonymous file that nobody can change any more, and returns it open for reading
+// only: gVisor executes no other. The caller closes it.
+func Memfd(name string, elf []byte) (int, error) {
+	w, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return -1, fmt.Errorf("create memfd %s: %w", name, err)
 	}
 	defer unix.Close(w)
-	if _, err := unix.Write(w, content); err != nil {
+	if _, err := unix.Write(w, elf); err != nil {
 		return -1, fmt.Errorf("write memfd %s: %w", name, err)
+	}
+	const seals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
+	if _, err := unix.FcntlInt(uintptr(w), unix.F_ADD_SEALS, seals); err != nil {
+		return -1, fmt.Errorf("seal memfd %s: %w", name, err)
 	}
 	r, err := unix.Open("/proc/self/fd/"+strconv.Itoa(w), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -1,0 +1,179 @@
+// Package stage makes the two tiny programs around silk-sentry: [New] makes the one that runs before it in the same
+// process and takes everything away from it, [Init] makes process 1 inside the sandbox.
+//
+// A stage is a list of system calls that a dozen instructions work through, one thread, no memory: so the Sentry begins
+// its life in an empty root without a capability. Done by the Sentry itself, in Go and on every thread, the same took
+// 5 ms, needed /proc and a helper that unmounts it, and left a large program with rights for a while.
+package stage
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Descriptors in the process that executes a stage. Ones that are free below MadeFD would change what a stage opens.
+const (
+	MadeFD  = 5   // the first free one: the stage opens and closes files there
+	SelfFD  = 253 // the stage's own executable; closed
+	OtherFD = 254 // what it executes in the end, with its own arguments and environment
+)
+
+// A Stage is a static executable for amd64 Linux.
+type Stage struct {
+	ELF   []byte
+	calls []call
+}
+
+// call is one system call; what says what it does to whom. Arguments are integers, strings and bytes.
+type call struct {
+	what string
+	nr   uintptr
+	args []any
+}
+
+// File is a file that the empty root has, such as gVisor's packages read when they are initialised.
+type File struct {
+	Path    string // without leading slash
+	Content string
+}
+
+// New makes a stage for a process in new user, mount and PID namespaces that holds CAP_SYS_ADMIN, CAP_SYS_CHROOT and
+// CAP_SETPCAP in them: mounts private, an empty read-only tmpfs as root (nosuid, nodev, noexec) with dirs and files, the
+// host's root detached, every capability up to lastCap out of the bounding set, no capability left, no_new_privs.
+func New(dirs []string, files []File, lastCap int) Stage {
+	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	const at = "/proc" // exists on every host that can write user namespace maps
+	calls := []call{
+		{"close the stage", unix.SYS_CLOSE, []any{SelfFD}},
+		{"make mounts private", unix.SYS_MOUNT, []any{"", "/", "", unix.MS_SLAVE | unix.MS_REC, 0}},
+		{"mount an empty root", unix.SYS_MOUNT, []any{"silk-root", at, "tmpfs", flags, "mode=0755,size=1M"}},
+		{"enter the empty root", unix.SYS_CHDIR, []any{at}},
+	}
+	for _, dir := range dirs {
+		calls = append(calls, call{"make /" + dir, unix.SYS_MKDIR, []any{dir, 0o755}})
+	}
+	for _, f := range files {
+		calls = append(calls,
+			call{"create /" + f.Path, unix.SYS_OPEN, []any{f.Path, unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL, 0o444}},
+			call{"write /" + f.Path, unix.SYS_WRITE, []any{MadeFD, f.Content, len(f.Content)}},
+			call{"close /" + f.Path, unix.SYS_CLOSE, []any{MadeFD}})
+	}
+	calls = append(calls,
+		call{"make the root read-only", unix.SYS_MOUNT, []any{"", ".", "", unix.MS_REMOUNT | unix.MS_BIND | unix.MS_RDONLY | flags, 0}},
+		call{"leave the host's root", unix.SYS_PIVOT_ROOT, []any{".", "."}}, // pivot_root(2): the old root is then on top of the new one
+		call{"detach the host's root", unix.SYS_UMOUNT2, []any{".", unix.MNT_DETACH}})
+	for c := range lastCap + 1 {
+		calls = append(calls, call{"drop capability " + strconv.Itoa(c) + " from the bounding set", unix.SYS_PRCTL, []any{unix.PR_CAPBSET_DROP, c}})
+	}
+	none := binary.LittleEndian.AppendUint64(nil, unix.LINUX_CAPABILITY_VERSION_3) // struct __user_cap_header_struct: version, pid 0
+	calls = append(calls,
+		call{"clear ambient capabilities", unix.SYS_PRCTL, []any{unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0}},
+		call{"drop capabilities", unix.SYS_CAPSET, []any{none, make([]byte, 24)}},
+		call{"set no_new_privs", unix.SYS_PRCTL, []any{unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0}},
+		call{"set parent-death signal", unix.SYS_PRCTL, []any{unix.PR_SET_PDEATHSIG, int(unix.SIGKILL)}}, // a change of credentials clears it, prctl(2)
+	)
+	return Stage{ELF: tinyELF(assemble(calls)), calls: calls}
+}
+
+// Explain words what a stage wrote to stderr when a call failed; false if report is nothing of its own.
+func (s Stage) Explain(report string) (string, bool) {
+	if len(report) != reportBytes || report[:4] != mark {
+		return "", false
+	}
+	index, errno := binary.LittleEndian.Uint32([]byte(report[4:])), syscall.Errno(binary.LittleEndian.Uint32([]byte(report[8:])))
+	what := "execute the sandbox kernel"
+	if int(index) < len(s.calls) {
+		what = s.calls[index].what
+	}
+	return fmt.Sprintf("%s: %v", what, errno), true
+}
+
+// A report is the mark, the index of the call, its errno.
+const (
+	mark        = "silk"
+	reportBytes = 12
+)
+
+// assemble lays out the instructions, the table of calls, and what their arguments point to.
+func assemble(calls []call) []byte {
+	le := binary.LittleEndian
+	const entry = 6 * 8 // number and five arguments
+	code := []byte{
+		0x49, 0x89, 0xe6, // mov r14, rsp: argc, arguments, environment (AMD64 ABI 3.4.1)
+		0x48, 0x8d, 0x1d, 0, 0, 0, 0, // lea rbx, [table]
+		0x45, 0x31, 0xe4, // xor r12d, r12d: the index
+		// each:
+		0x48, 0x8b, 0x03, // mov rax, [rbx]
+		0x48, 0x8b, 0x7b, 8, // mov rdi, [rbx+8]
+		0x48, 0x8b, 0x73, 16, // mov rsi, [rbx+16]
+		0x48, 0x8b, 0x53, 24, // mov rdx, [rbx+24]
+		0x4c, 0x8b, 0x53, 32, // mov r10, [rbx+32]
+		0x4c, 0x8b, 0x43, 40, // mov r8, [rbx+40]
+		0x0f, 0x05, // syscall
+		0x48, 0x85, 0xc0, // test rax, rax
+		0x78, 0, // js fail
+		0x41, 0xff, 0xc4, // inc r12d
+		0x48, 0x83, 0xc3, entry, // add rbx, entry
+		0x48, 0x83, 0x3b, 0xff, // cmp qword [rbx], -1
+		0x75, 0, // jne each
+		0xb8, 0x42, 1, 0, 0, // mov eax, SYS_execveat
+		0xbf, OtherFD, 0, 0, 0, // mov edi, OtherFD
+		0x48, 0x8d, 0x35, 0, 0, 0, 0, // lea rsi, [""]
+		0x49, 0x8d, 0x56, 8, // lea rdx, [r14+8]: the arguments
+		0x49, 0x8b, 0x0e, // mov rcx, [r14]
+		0x4d, 0x8d, 0x54, 0xce, 16, // lea r10, [r14+rcx*8+16]: the environment
+		0x41, 0xb8, 0, 0x10, 0, 0, // mov r8d, AT_EMPTY_PATH
+		0x0f, 0x05, // syscall
+		// fail:
+		0xf7, 0xd8, // neg eax
+		0x41, 0x89, 0x46, 0xf8, // mov [r14-8], eax
+		0x45, 0x89, 0x66, 0xf4, // mov [r14-12], r12d
+		0x41, 0xc7, 0x46, 0xf0, mark[0], mark[1], mark[2], mark[3], // mov dword [r14-16], mark
+		0xb8, 1, 0, 0, 0, // mov eax, SYS_write
+		0xbf, 2, 0, 0, 0, // mov edi, 2
+		0x49, 0x8d, 0x76, 0xf0, // lea rsi, [r14-16]
+		0xba, reportBytes, 0, 0, 0, // mov edx, reportBytes
+		0x0f, 0x05, // syscall
+		0xb8, 231, 0, 0, 0, // mov eax, SYS_exit_group
+		0xbf, 1, 0, 0, 0, // mov edi, 1
+		0x0f, 0x05, // syscall
+	}
+	const each, fail = 13, 93
+	patchJump(code, 41, 0x78, fail)
+	patchJump(code, 54, 0x75, each)
+	table := len(code)
+	data := table + len(calls)*entry + 8
+	patchLea(code, 3, table)
+	patchLea(code, 66, data) // the data begin with a zero
+
+	numbers, bytes := []byte{}, []byte{0}
+	pointTo := func(b []byte) uint64 {
+		at := entryPoint + uint64(data+len(bytes))
+		bytes = append(append(bytes, b...), 0)
+		return at
+	}
+	for _, c := range calls {
+		words := [entry / 8]uint64{uint64(c.nr)}
+		for i, arg := range c.args {
+			switch arg := arg.(type) {
+			case int:
+				words[i+1] = uint64(arg)
+			case string:
+				words[i+1] = pointTo([]byte(arg))
+			case []byte:
+				words[i+1] = pointTo(arg)
+			default:
+				panic(fmt.Sprintf("argument %d of %q is a %T", i, c.what, arg))
+			}
+		}
+		for _, w := range words {
+			numbers = le.AppendUint64(numbers, w)
+		}
+	}
+	numbers = le.AppendUint64(numbers, ^uint64(0))
+	return append(append(code, numbers...), bytes...)
+}
