@@ -49,6 +49,15 @@ func commandText(req policy.Request, language string) string {
 	return text[:end] + cut
 }
 
+// CommandLine is words as one printable line, quoted as a shell would want them.
+func CommandLine(words []string) string {
+	line := make([]string, len(words))
+	for i, word := range words {
+		line[i] = quoted(word)
+	}
+	return strings.Join(line, " ")
+}
+
 // quoted is one word of a command line.
 func quoted(word string) string {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./:,@%"

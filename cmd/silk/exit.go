@@ -133,9 +133,7 @@ func failure(err error) run.Outcome {
 }
 
 func (a *app) printJSONLine(v any) {
-	enc := json.NewEncoder(a.out)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
+	if _, err := a.out.Write(jsonLine(v)); err != nil {
 		a.errorf("write the answer: %v", err)
 	}
 }

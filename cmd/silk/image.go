@@ -13,25 +13,29 @@ import (
 func (a *app) imageCommand() *cobra.Command {
 	return group("image", "Make, fetch and look after the root filesystems that programs run in",
 		"  silk image build lab:python\n  silk image ls\n  silk image import app.tar my:app",
-		a.imageBuildCommand(), a.imageLockCommand(), a.imagePullCommand(), a.imageImportCommand(), a.imageExportCommand(),
+		a.imageBuildCommand(), a.imagePullCommand(), a.imageImportCommand(), a.imageExportCommand(),
 		a.imageListCommand(), a.imageShowCommand(), a.imageVerifyCommand(), a.imageRemoveCommand(), a.imageGCCommand())
 }
 
-// openImages opens the image stores without drivers. write makes the state directory.
-func (a *app) openImages(write bool) (c config, home string, stores imageStores, err error) {
-	if c, err = a.loadConfig(); err != nil {
-		return c, "", nil, err
+// openImages opens the image stores without drivers.
+func (a *app) openImages() (*host, error) { return a.images(func(string) error { return nil }) }
+
+// makeImages is openImages for verbs that write: it makes the state directory.
+func (a *app) makeImages() (*host, error) { return a.images(makeHome) }
+
+func (a *app) images(ready func(home string) error) (h *host, err error) {
+	h = &host{}
+	if h.config, err = a.loadConfig(); err != nil {
+		return nil, err
 	}
-	if home, err = a.home(c); err != nil {
-		return c, "", nil, err
+	if h.home, err = a.home(h.config); err != nil {
+		return nil, err
 	}
-	if write {
-		if err = makeHome(home); err != nil {
-			return c, home, nil, err
-		}
+	if err := ready(h.home); err != nil {
+		return nil, err
 	}
-	stores, err = openStores(c, home)
-	return c, home, stores, err
+	h.stores, err = openStores(h.config, h.home)
+	return h, err
 }
 
 func isNotFound(err error) bool { return errors.Is(err, image.ErrNotFound) }
@@ -103,8 +107,8 @@ func (s imageStores) tags(img image.Image) ([]string, error) {
 
 func (a *app) completeImages(_ *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	var tags []string
-	if _, _, stores, err := a.openImages(false); err == nil {
-		if images, err := stores.list(); err == nil {
+	if h, err := a.openImages(); err == nil {
+		if images, err := h.stores.list(); err == nil {
 			for _, img := range images {
 				tags = append(tags, img.Tags...)
 			}

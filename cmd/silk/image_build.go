@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -13,19 +11,13 @@ import (
 
 	"github.com/silk-sandbox/silk/image"
 	"github.com/silk-sandbox/silk/image/recipe"
-	"github.com/silk-sandbox/silk/internal/atomicfile"
 	"github.com/silk-sandbox/silk/internal/nearest"
 )
 
-// buildFlags say where packages come from.
+// buildFlags are the flags of `silk image build` as written.
 type buildFlags struct {
 	file, mirror, registry string
 	frozen, noCompile      bool
-}
-
-func (f *buildFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&f.mirror, "mirror", "", "`URL` of a Debian archive (default $SILK_MIRROR, the configuration, else the host's apt)")
-	c.Flags().StringVar(&f.registry, "npm-registry", "", "`URL` of an npm registry (default $SILK_NPM_REGISTRY, the configuration, else npm's)")
 }
 
 func (a *app) imageBuildCommand() *cobra.Command {
@@ -49,7 +41,8 @@ needed. With -f, build the image that a YAML file describes:
 		ValidArgsFunction: completeLabs,
 		RunE:              func(_ *cobra.Command, args []string) error { return a.imageBuild(f, args) },
 	}
-	f.add(c)
+	c.Flags().StringVar(&f.mirror, "mirror", "", "`URL` of a Debian archive (default $SILK_MIRROR, the configuration, else the host's apt)")
+	c.Flags().StringVar(&f.registry, "npm-registry", "", "`URL` of an npm registry (default $SILK_NPM_REGISTRY, the configuration, else npm's)")
 	c.Flags().StringVarP(&f.file, "file", "f", "", "image `FILE`")
 	c.Flags().BoolVar(&f.frozen, "frozen", false, "fail if a locked version has left the archive, instead of resolving it again")
 	c.Flags().BoolVar(&f.noCompile, "no-compile", false, "leave Python files uncompiled; Python then starts slower in this image")
@@ -68,13 +61,13 @@ func (a *app) imageBuild(f buildFlags, names []string) error {
 		}
 		recipes = append(recipes, r)
 	}
-	c, home, stores, err := a.openImages(true)
+	h, err := a.makeImages()
 	if err != nil {
 		return err
 	}
-	build := a.recipeConfig(c, home, stores, f)
+	build := a.recipeConfig(h, f)
 	if !f.noCompile {
-		tools, err := a.drivers(driverConfig{Home: home, Sentry: a.env("SILK_SENTRY")})
+		tools, err := a.drivers(driverConfig{Home: h.home, Sentry: a.env("SILK_SENTRY")})
 		if err != nil {
 			return err
 		}
@@ -92,7 +85,7 @@ func (a *app) imageBuild(f buildFlags, names []string) error {
 		if err != nil {
 			return fmt.Errorf("build %s: %w", f.file, err)
 		}
-		if img.Tags, err = stores.tags(img); err != nil {
+		if img.Tags, err = h.stores.tags(img); err != nil {
 			return err
 		}
 		return a.printImage(img, strings.Join(img.Tags, ","))
@@ -135,12 +128,12 @@ func (a *app) buildOne(config *recipe.Config, build func(context.Context) (image
 	return build(a.ctx)
 }
 
-func (a *app) recipeConfig(c config, home string, stores imageStores, f buildFlags) recipe.Config {
+func (a *app) recipeConfig(h *host, f buildFlags) recipe.Config {
 	config := recipe.Config{
-		Store:       stores.own(),
-		Cache:       filepath.Join(home, "cache"),
-		Mirror:      or(f.mirror, or(a.env("SILK_MIRROR"), c.mirror)),
-		NPMRegistry: or(f.registry, or(a.env("SILK_NPM_REGISTRY"), c.npmRegistry)),
+		Store:       h.stores.own(),
+		Cache:       filepath.Join(h.home, "cache"),
+		Mirror:      or(f.mirror, or(a.env("SILK_MIRROR"), h.config.mirror)),
+		NPMRegistry: or(f.registry, or(a.env("SILK_NPM_REGISTRY"), h.config.npmRegistry)),
 		Frozen:      f.frozen,
 		Proxy:       http.ProxyFromEnvironment,
 	}
@@ -175,56 +168,4 @@ func completeLabs(_ *cobra.Command, _ []string, _ string) ([]string, cobra.Shell
 		names = append(names, r.Name+"\t"+r.Summary)
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
-}
-
-func (a *app) imageLockCommand() *cobra.Command {
-	var f buildFlags
-	var dir string
-	c := &cobra.Command{
-		Use: "lock NAME...", Short: "Resolve lab images anew and rewrite their committed locks", Hidden: true,
-		Args:    needArgs(1, 100, "at least one lab image"),
-		Example: "  silk image lock lab:text lab:python",
-		RunE: func(_ *cobra.Command, args []string) error {
-			c, home, stores, err := a.openImages(true)
-			if err != nil {
-				return err
-			}
-			if _, err := os.Stat(dir); err != nil {
-				return missingf("there is no directory %s for locks; run this in silk's own source, or name one with --dir", dir)
-			}
-			config := a.recipeConfig(c, home, stores, f)
-			var errs []error
-			for _, name := range args {
-				errs = append(errs, a.lockOne(config, name, dir))
-			}
-			return errors.Join(errs...)
-		},
-	}
-	f.add(c)
-	c.Flags().StringVar(&dir, "dir", "image/recipe/locks", "directory of the locks")
-	return c
-}
-
-func (a *app) lockOne(config recipe.Config, name, dir string) error {
-	r, err := labRecipe(name)
-	if err != nil {
-		return err
-	}
-	report, done := a.progress()
-	defer done()
-	config.Progress = report
-	lock, err := recipe.Refresh(a.ctx, r, config)
-	if err != nil {
-		return fmt.Errorf("lock %s: %w", name, err)
-	}
-	data, err := lock.Marshal()
-	if err != nil {
-		return fmt.Errorf("lock %s: %w", name, err)
-	}
-	path := filepath.Join(dir, filepath.Base(recipe.LockFile(name)))
-	if err := atomicfile.Write(path, data, 0o644); err != nil {
-		return fmt.Errorf("lock %s: %w", name, err)
-	}
-	done()
-	return a.print("%s: %d packages", path, len(lock.Packages)+len(lock.NPM))
 }

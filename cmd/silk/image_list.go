@@ -12,11 +12,11 @@ func (a *app) imageListCommand() *cobra.Command {
 		Use: "ls", Short: "List the images", Args: needArgs(0, 0, "no arguments"),
 		Example: "  silk image ls --json",
 		RunE: func(*cobra.Command, []string) error {
-			_, _, stores, err := a.openImages(false)
+			h, err := a.openImages()
 			if err != nil {
 				return err
 			}
-			images, err := stores.list()
+			images, err := h.stores.list()
 			if err != nil {
 				return err
 			}
@@ -50,11 +50,11 @@ func (a *app) imageShowCommand() *cobra.Command {
 		Use: "show IMAGE", Short: "Show what an image was made of", Args: needArgs(1, 1, "one image: a tag, a digest or the beginning of one"),
 		Example: "  silk image show lab:python", ValidArgsFunction: a.completeImages,
 		RunE: func(_ *cobra.Command, args []string) error {
-			_, _, stores, err := a.openImages(false)
+			h, err := a.openImages()
 			if err != nil {
 				return err
 			}
-			store, img, err := stores.resolve(args[0])
+			store, img, err := h.stores.resolve(args[0])
 			if err != nil {
 				return err
 			}

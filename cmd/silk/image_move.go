@@ -28,7 +28,7 @@ is found out unless --kind says it. Names that lead out, device nodes and setuid
 			if err != nil {
 				return err
 			}
-			_, _, stores, err := a.openImages(true)
+			h, err := a.makeImages()
 			if err != nil {
 				return err
 			}
@@ -38,7 +38,7 @@ is found out unless --kind says it. Names that lead out, device nodes and setuid
 			if err != nil {
 				return err
 			}
-			return a.keepTree(stores, tree, meta, args[1], done)
+			return a.keepTree(h, tree, meta, args[1], done)
 		},
 	}
 	c.Flags().StringVar(&kind, "kind", "", "what PATH is: oci, docker-archive, tar or dir (default: found out)")
@@ -54,7 +54,7 @@ func (a *app) imagePullCommand() *cobra.Command {
 		Example: "  silk image pull registry.example.org/app@sha256:0123... my:app",
 		Args:    needArgs(2, 2, "a reference with a digest and a tag"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			_, _, stores, err := a.openImages(true)
+			h, err := a.makeImages()
 			if err != nil {
 				return err
 			}
@@ -64,7 +64,7 @@ func (a *app) imagePullCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.keepTree(stores, tree, meta, args[1], done)
+			return a.keepTree(h, tree, meta, args[1], done)
 		},
 	}
 	c.Flags().BoolVar(&dropSpecial, "drop-special", false, "leave device nodes, fifos and sockets out instead of refusing them")
@@ -72,8 +72,8 @@ func (a *app) imagePullCommand() *cobra.Command {
 }
 
 // keepTree stores a tree under a tag, closes it, and reports the image.
-func (a *app) keepTree(stores imageStores, tree *image.Tree, meta image.Meta, tag string, done func()) error {
-	img, err := stores.own().Put(a.ctx, tree.WriteEROFS, meta, tag)
+func (a *app) keepTree(h *host, tree *image.Tree, meta image.Meta, tag string, done func()) error {
+	img, err := h.stores.own().Put(a.ctx, tree.WriteEROFS, meta, tag)
 	if err = errors.Join(err, tree.Close()); err != nil {
 		return err
 	}
@@ -99,11 +99,11 @@ func (a *app) imageExport(ref, place string) error {
 	if place == "-" && (a.json || isTerminal(a.out)) {
 		return usagef("stdout is a terminal, or was promised to JSON; name a directory or FILE.tar")
 	}
-	_, _, stores, err := a.openImages(false)
+	h, err := a.openImages()
 	if err != nil {
 		return err
 	}
-	store, img, err := stores.resolve(ref)
+	store, img, err := h.stores.resolve(ref)
 	if err != nil {
 		return err
 	}
@@ -146,11 +146,4 @@ func writeWhole(path string, write func(io.Writer) error) (err error) {
 		return err
 	}
 	return os.Rename(f.Name(), path)
-}
-
-func writeWholeText(path, text string) error {
-	return writeWhole(path, func(w io.Writer) error {
-		_, err := io.WriteString(w, text)
-		return err
-	})
 }

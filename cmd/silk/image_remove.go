@@ -11,15 +11,15 @@ func (a *app) imageRemoveCommand() *cobra.Command {
 		Use: "rm IMAGE...", Short: "Remove tags, or images by digest", Args: needArgs(1, 1000, "at least one image"),
 		Example: "  silk image rm my:app", ValidArgsFunction: a.completeImages,
 		RunE: func(_ *cobra.Command, args []string) error {
-			_, _, stores, err := a.openImages(false)
+			h, err := a.openImages()
 			if err != nil {
 				return err
 			}
 			for _, ref := range args {
-				if _, _, err := stores.resolve(ref); err != nil {
+				if _, _, err := h.stores.resolve(ref); err != nil {
 					return err
 				}
-				if err := stores.own().Remove(ref); err != nil {
+				if err := h.stores.own().Remove(ref); err != nil {
 					return err
 				}
 			}
@@ -38,11 +38,11 @@ func (a *app) imageGCCommand() *cobra.Command {
 		Use: "gc", Short: "Remove images without a tag, and what broken builds left", Args: needArgs(0, 0, "no arguments"),
 		Example: "  silk image gc --dry-run",
 		RunE: func(*cobra.Command, []string) error {
-			_, _, stores, err := a.openImages(false)
+			h, err := a.openImages()
 			if err != nil {
 				return err
 			}
-			answer, err := collectImages(stores, dryRun)
+			answer, err := collectImages(h.stores, dryRun)
 			if err != nil {
 				return err
 			}

@@ -28,12 +28,12 @@ type verifyAnswer struct {
 }
 
 func (a *app) imageVerify(refs []string) error {
-	_, _, stores, err := a.openImages(false)
+	h, err := a.openImages()
 	if err != nil {
 		return err
 	}
 	if len(refs) == 0 {
-		images, err := stores.list()
+		images, err := h.stores.list()
 		if err != nil {
 			return err
 		}
@@ -46,7 +46,7 @@ func (a *app) imageVerify(refs []string) error {
 	answers := []verifyAnswer{}
 	var damaged []string
 	for _, ref := range refs {
-		store, _, err := stores.resolve(ref)
+		store, _, err := h.stores.resolve(ref)
 		if err == nil {
 			err = store.Verify(a.ctx, ref, report)
 		}

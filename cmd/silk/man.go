@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/silk-sandbox/silk/internal/atomicfile"
 )
 
 func (a *app) manCommand() *cobra.Command {
@@ -21,13 +23,13 @@ func (a *app) manCommand() *cobra.Command {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
 				return err
 			}
-			return writeWholeText(filepath.Join(args[0], "silk.1"), page)
+			return atomicfile.Write(filepath.Join(args[0], "silk.1"), []byte(page), 0o644)
 		},
 	}
 }
 
-// manPage is one page for all verbs, in man(7) markup. It is written here, in a hundred lines, because a Markdown renderer
-// would be linked into a program whose start counts.
+// manPage is one page for all verbs, in man(7) markup. It is written here because cobra's own needs a Markdown
+// renderer, in a program whose start counts.
 func manPage(root *cobra.Command) string {
 	var b strings.Builder
 	line := func(parts ...string) { b.WriteString(strings.Join(parts, "") + "\n") }

@@ -129,20 +129,10 @@ func commandText(p policy.Plan) string {
 	if p.Compile && len(words) > 5 { // sh -c SCRIPT compile N ...
 		n, err := strconv.Atoi(words[4])
 		if at := 5 + n; err == nil && n >= 0 && at <= len(words) {
-			return quoted(words[5:at]) + ", then " + quoted(words[at:])
+			return run.CommandLine(words[5:at]) + ", then " + run.CommandLine(words[at:])
 		}
 	}
-	return quoted(words)
-}
-
-func quoted(words []string) string {
-	out := make([]string, len(words))
-	for i, w := range words {
-		if out[i] = printable(w); w == "" || strings.ContainsAny(w, " '\"$`\\;|&<>()*?") {
-			out[i] = fmt.Sprintf("%q", w)
-		}
-	}
-	return strings.Join(out, " ")
+	return run.CommandLine(words)
 }
 
 func processesText(p policy.Plan) string {

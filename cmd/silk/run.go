@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -62,7 +63,7 @@ func (a *app) run(f *runFlags, cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	closeEngine := once(engine.Leave)
+	closeEngine := sync.OnceValue(engine.Leave)
 	defer closeEngine() // the error of the regular way out is reported below
 
 	// From here on there is a state directory, so a run that comes to nothing is recorded too.
@@ -151,16 +152,4 @@ func makeArtifacts(dir string) (string, error) {
 		return "", fmt.Errorf("make directory for artifacts: %w", err)
 	}
 	return path, nil
-}
-
-// once makes a function that may be called twice and acts once.
-func once(f func() error) func() error {
-	done := false
-	return func() error {
-		if done {
-			return nil
-		}
-		done = true
-		return f()
-	}
 }

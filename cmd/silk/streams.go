@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/silk-sandbox/silk/internal/cleanup"
 	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/run"
 )
@@ -29,24 +30,14 @@ var errNobodyReads = errors.New("nobody reads the output")
 // streams prepares what a run is connected to. The caller calls close, which may be called twice.
 func (a *app) streams(f *runFlags, req *policy.Request) (_ *streams, err error) {
 	ctx, cancel := context.WithCancelCause(a.ctx)
-	s := &streams{ctx: ctx}
-	var undo []func()
-	closed := false
-	s.close = func() {
-		if closed {
-			return
-		}
-		closed = true
-		for i := len(undo) - 1; i >= 0; i-- {
-			undo[i]()
-		}
-	}
+	var undo cleanup.Stack
+	s := &streams{ctx: ctx, close: func() { _ = undo.Run(ctx) }} // none of them has an error
 	defer func() {
 		if err != nil {
 			s.close()
 		}
 	}()
-	undo = append(undo, func() { cancel(nil) })
+	undo.PushFunc(func() { cancel(nil) })
 
 	if s.io.Artifacts, err = makeArtifacts(f.artifacts); err != nil {
 		return nil, err
@@ -63,9 +54,9 @@ func (a *app) streams(f *runFlags, req *policy.Request) (_ *streams, err error) 
 		}
 		restore := func() { _ = term.Restore(int(a.in.Fd()), state) } // nothing helps if it fails
 		a.restore.Store(&restore)
-		undo = append(undo, func() { a.restore.Store(nil); restore() })
+		undo.PushFunc(func() { a.restore.Store(nil); restore() })
 		sizes, stop := watchSize(a.in)
-		undo = append(undo, stop)
+		undo.PushFunc(stop)
 		s.io.Stdin, s.io.Resize = a.in, sizes
 	case f.stdin != "" && f.stdin != "-":
 		path, info, err := locate(f.stdin)
@@ -79,7 +70,7 @@ func (a *app) streams(f *runFlags, req *policy.Request) (_ *streams, err error) 
 		if err != nil {
 			return nil, err
 		}
-		undo = append(undo, func() { _ = file.Close() }) // read only
+		undo.PushFunc(func() { _ = file.Close() }) // read only
 		s.io.Stdin = file
 	case req.HasStdin:
 		s.io.Stdin = a.in
