@@ -45,7 +45,7 @@ needed. With -f, build the image that a YAML file describes:
 	c.Flags().StringVar(&f.registry, "npm-registry", "", "`URL` of an npm registry (default $SILK_NPM_REGISTRY, the configuration, else npm's)")
 	c.Flags().StringVarP(&f.file, "file", "f", "", "image `FILE`")
 	c.Flags().BoolVar(&f.frozen, "frozen", false, "fail if a locked version has left the archive, instead of resolving it again")
-	c.Flags().BoolVar(&f.noCompile, "no-compile", false, "leave Python files uncompiled; Python then starts slower in this image")
+	c.Flags().BoolVar(&f.noCompile, "no-compile", false, "leave Python files and Go's library uncompiled; both then start slower in this image")
 	return a.jsonFlag(c)
 }
 
@@ -77,7 +77,7 @@ func (a *app) imageBuild(f buildFlags, names []string) error {
 		if len(tools.Drivers) > 0 {
 			build.Compile = compileIn(tools.Drivers[0])
 		} else {
-			a.errorf("Python files in the image stay uncompiled: %v", tools.WhyNone)
+			a.errorf("Python files and Go's library in the image stay uncompiled: %v", tools.WhyNone)
 		}
 	}
 	if f.file != "" {

@@ -12,13 +12,13 @@ import (
 	"github.com/silk-sandbox/silk/image/recipe"
 )
 
-// compileIn compiles an image's Python files inside a sandbox: what an image holds is not trusted on the host, not even
-// while it is made.
+// compileIn runs an image's compilers inside a sandbox: what an image holds is not trusted on the host, not even while it
+// is made.
 func compileIn(d driver.Driver) recipe.CompileFunc {
 	return func(ctx context.Context, root *os.File, job recipe.CompileJob, read func(io.Reader) error) error {
 		said, output, err := os.Pipe()
 		if err != nil {
-			return fmt.Errorf("compile Python files: %w", err)
+			return err
 		}
 		defer said.Close()
 		defer output.Close()
@@ -34,19 +34,19 @@ func compileIn(d driver.Driver) recipe.CompileFunc {
 			WorkspaceBytes: job.WorkspaceBytes,
 			TmpBytes:       64 << 20,
 			ShmBytes:       1 << 20,
-			Processes:      64,
+			Processes:      256,
 			CPUs:           4,
 			Stdout:         output,
 			Stderr:         output,
 			Drain:          read,
 		})
 		if err != nil {
-			return fmt.Errorf("compile Python files: %w", err)
+			return err
 		}
 		stop := context.AfterFunc(ctx, func() { sandbox.Kill(driver.KillNow) })
 		defer stop()
 		if err := output.Close(); err != nil { // the sandbox has its own; ours would keep the pipe open
-			return errors.Join(fmt.Errorf("compile Python files: %w", err), kill(sandbox))
+			return errors.Join(err, kill(sandbox))
 		}
 		tail := make(chan string, 1)
 		go func() { tail <- lastBytes(said, 2000) }()
@@ -55,16 +55,16 @@ func compileIn(d driver.Driver) recipe.CompileFunc {
 		switch {
 		case context.Cause(ctx) != nil:
 			return context.Cause(ctx)
-		case err != nil:
-			return fmt.Errorf("compile Python files: %w", err)
-		case exit.DrainErr != nil:
-			return fmt.Errorf("compile Python files: take them out of the sandbox: %w", exit.DrainErr)
 		case exit.OOM:
-			return errors.New("compile Python files: out of memory")
+			return errors.New("out of memory")
 		case exit.Violation != nil:
-			return fmt.Errorf("compile Python files: %s", exit.Violation)
+			return fmt.Errorf("%s", exit.Violation)
 		case exit.Code != 0 || exit.Signal != 0:
-			return fmt.Errorf("compile Python files: exit status %d, signal %d: %q", exit.Code, exit.Signal, text)
+			return fmt.Errorf("exit status %d, signal %d: %q", exit.Code, exit.Signal, text)
+		case err != nil:
+			return err
+		case exit.DrainErr != nil:
+			return fmt.Errorf("take what was made out of the sandbox: %w", exit.DrainErr)
 		}
 		return nil
 	}

@@ -241,8 +241,19 @@ func fill(ctx context.Context, t *image.Tree, r Recipe, lock Lock, config Config
 			return nil, err
 		}
 	}
-	if err := compile(ctx, t, config); err != nil {
-		return nil, fmt.Errorf("compile Python files: %w", err)
+	return local, compile(ctx, t, config)
+}
+
+// interpreters are the commands that a description of an image names, if it has them.
+var interpreters = []string{"awk", "bash", "cc", "gcc", "git", "go", "jq", "make", "node", "perl", "python3", "sh", "sqlite3"}
+
+// found returns which interpreters t has, by name.
+func found(t *image.Tree) map[string]string {
+	have := map[string]string{}
+	for _, name := range interpreters {
+		if e, ok := t.Stat("usr/bin/" + name); ok && e.Mode.IsRegular() {
+			have[name] = "/usr/bin/" + name
+		}
 	}
-	return local, nil
+	return have
 }

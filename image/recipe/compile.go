@@ -1,18 +1,12 @@
 package recipe
 
 import (
-	"archive/tar"
 	"bufio"
-	"bytes"
 	"context"
-	"encoding/binary"
-	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path"
-	"strings"
 
 	"github.com/silk-sandbox/silk/image"
 )
@@ -25,160 +19,53 @@ type CompileJob struct {
 	MemoryBytes    int64    // enough, the workspace not counted
 }
 
-// Where the job puts what it makes, below /workspace.
-const (
-	pycPrefix  = "pyc"        // pyc/usr/lib/python3/x.cpython-313.pyc for /usr/lib/python3/x.py
-	fontPrefix = "matplotlib" // matplotlib's list of fonts, if it is installed
-)
-
-// fontsInImage is where sitecustomize.py looks for matplotlib's list of fonts.
-const fontsInImage = "usr/share/silk/matplotlib/"
-
-// compileScript compiles the directories in argv. A file with a syntax error (templates, test data) is passed over.
-// One worker, a fixed hash seed and unchecked hashes make it give the same bytes each time; unchecked, because the
-// image's modification times are not those of the packages.
-const compileScript = `import compileall, os, py_compile, sys
-sys.pycache_prefix = "/workspace/` + pycPrefix + `"
-for d in sys.argv[1:]:
-    compileall.compile_dir(d, quiet=2, workers=1, maxlevels=99, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
-sys.dont_write_bytecode = True
-sys.path.append("/usr/lib/python3/dist-packages")
-os.environ["MPLCONFIGDIR"] = "/workspace/` + fontPrefix + `"
-try:
-    import matplotlib
-except ImportError:
-    pass
-else:
-    from matplotlib import font_manager as fonts
-    for known in fonts.fontManager.ttflist, fonts.fontManager.afmlist: # directories list their files in any order
-        known.sort(key=lambda f: (f.fname, f.style, str(f.weight)))
-    fonts.json_dump(fonts.fontManager, os.path.join(matplotlib.get_cachedir(), f"fontlist-v{fonts.FontManager.__version__}.json"))
-`
-
-// compileJob says how to compile the Python files in t; ok is false if there is no Python in it.
-func compileJob(t *image.Tree) (job CompileJob, ok bool) {
-	if _, ok := t.Stat("usr/bin/python3"); !ok {
-		return CompileJob{}, false
-	}
-	var dirs []string
-	var sources int64
-	for e := range t.All() {
-		if e.Mode.IsDir() && (path.Dir(e.Path) == "/usr/lib" || path.Dir(e.Path) == "/usr/local/lib") && strings.HasPrefix(path.Base(e.Path), "python3") {
-			dirs = append(dirs, e.Path)
-		}
-		if e.Mode.IsRegular() && path.Ext(e.Path) == ".py" {
-			sources += e.Size
-		}
-	}
-	return CompileJob{
-		Args:           append([]string{"/usr/bin/python3", "-S", "-c", compileScript}, dirs...),
-		Env:            []string{"PATH=/usr/bin:/bin", "HOME=/workspace", "LANG=C.UTF-8", "PYTHONHASHSEED=0", "PYTHONUTF8=1", "SOURCE_DATE_EPOCH=0"},
-		WorkspaceBytes: 4*sources + 64<<20, // compiled files are about as large as their sources
-		MemoryBytes:    1 << 30,
-	}, true
+// compilation makes, once, what the programs of one language would else make at each start.
+type compilation struct {
+	language string
+	job      CompileJob
+	add      func(t *image.Tree, workspace io.Reader) error // puts what the job made into the image
 }
 
-// compile lets config.Compile make .pyc files and adds them to t.
+// compile lets config.Compile run the compilations of the languages in t. All see the image as it is before the first.
 func compile(ctx context.Context, t *image.Tree, config Config) error {
-	job, ok := compileJob(t)
-	if !ok || config.Compile == nil {
+	var todo []compilation
+	for _, of := range []func(*image.Tree) (compilation, bool){pythonFiles, goLibrary} {
+		if c, ok := of(t); ok {
+			todo = append(todo, c)
+		}
+	}
+	if len(todo) == 0 || config.Compile == nil {
 		return nil
 	}
-	file, err := os.CreateTemp(config.SpoolDir, ".silk-root-*")
+	root, err := spoolRoot(t, config.SpoolDir)
 	if err != nil {
 		return err
-	}
-	root, err := os.Open(file.Name()) // a sandbox takes an image only from a descriptor that cannot write to it
-	if err = errors.Join(err, os.Remove(file.Name())); err != nil {
-		return errors.Join(err, file.Close())
 	}
 	defer root.Close()
-	config.Progress(0, -1, "compiling Python files")
+	for _, c := range todo {
+		config.Progress(0, -1, "compiling "+c.language)
+		err := config.Compile(ctx, root, c.job, func(workspace io.Reader) error { return c.add(t, workspace) })
+		if err != nil {
+			return fmt.Errorf("compile %s: %w", c.language, err)
+		}
+	}
+	return nil
+}
+
+// spoolRoot writes t to a file without a name, and opens it as a sandbox takes it: by a descriptor that cannot write.
+func spoolRoot(t *image.Tree, dir string) (*os.File, error) {
+	file, err := os.CreateTemp(dir, ".silk-root-*")
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	root, err := os.Open(file.Name())
+	if err = errors.Join(err, os.Remove(file.Name())); err != nil {
+		return nil, err
+	}
 	buffered := bufio.NewWriterSize(file, 1<<20)
-	if err := errors.Join(t.WriteEROFS(buffered), buffered.Flush(), file.Close()); err != nil {
-		return err
+	if err := errors.Join(t.WriteEROFS(buffered), buffered.Flush()); err != nil {
+		return nil, errors.Join(err, root.Close())
 	}
-	var added int
-	err = config.Compile(ctx, root, job, func(workspace io.Reader) error {
-		added, err = addCompiled(t, workspace)
-		return err
-	})
-	if err == nil && added == 0 {
-		err = errors.New("python3 compiled nothing")
-	}
-	return err
-}
-
-// Bounds of one file that the job made: the largest compiled file in Debian main is below 4 MiB.
-const (
-	maxPycBytes  = 64 << 20
-	maxFontBytes = 1 << 20
-)
-
-// addCompiled adds what the job made to t, from a tar stream of its workspace: each compiled file beside its source, and
-// the list of fonts.
-func addCompiled(t *image.Tree, workspace io.Reader) (added int, err error) {
-	err = eachEntry(workspace, func(h *tar.Header, r io.Reader) error {
-		if h.Typeflag == tar.TypeDir {
-			return nil
-		}
-		name := strings.TrimPrefix(h.Name, "./")
-		if pyc, ok := strings.CutPrefix(name, pycPrefix+"/"); ok {
-			added++
-			return addPyc(t, pyc, h, r)
-		}
-		if list, ok := strings.CutPrefix(name, fontPrefix+"/fontlist-"); ok {
-			return addFontList(t, "fontlist-"+list, h, r)
-		}
-		return nil
-	})
-	return added, err
-}
-
-func addPyc(t *image.Tree, name string, h *tar.Header, r io.Reader) error {
-	dir, base := path.Split(name)
-	module, rest, _ := strings.Cut(base, ".cpython-")
-	if h.Typeflag != tar.TypeReg || !fs.ValidPath(name) || !strings.HasSuffix(rest, ".pyc") || h.Size > maxPycBytes {
-		return &image.RefusedError{Entry: h.Name, Err: errors.New("is no compiled Python file")}
-	}
-	if source, ok := t.Stat(dir + module + ".py"); !ok || !source.Mode.IsRegular() { // Stat: Debian has sources that are links
-		return &image.RefusedError{Entry: h.Name, Err: errors.New("has no source in the image")}
-	}
-	data, err := io.ReadAll(r)
-	if err != nil {
-		return err
-	}
-	// PEP 552: magic, then flags: bit 0 hash-based, bit 1 check the source.
-	if len(data) < 16 || binary.LittleEndian.Uint32(data[4:]) != 1 {
-		return &image.RefusedError{Entry: h.Name, Err: errors.New("is not compiled with an unchecked hash")}
-	}
-	return t.AddFile(dir+"__pycache__/"+base, 0o644, t.Epoch(), bytes.NewReader(data))
-}
-
-func addFontList(t *image.Tree, name string, h *tar.Header, r io.Reader) error {
-	if h.Typeflag != tar.TypeReg || strings.Contains(name, "/") || path.Ext(name) != ".json" || h.Size > maxFontBytes {
-		return nil // a lock file, for example
-	}
-	data, err := io.ReadAll(r)
-	if err != nil {
-		return err
-	}
-	if !json.Valid(data) {
-		return &image.RefusedError{Entry: h.Name, Err: errors.New("is not JSON")}
-	}
-	return t.AddFile(fontsInImage+name, 0o644, t.Epoch(), bytes.NewReader(data))
-}
-
-// interpreters are the commands that a description of an image names, if it has them.
-var interpreters = []string{"awk", "bash", "cc", "gcc", "git", "go", "jq", "make", "node", "perl", "python3", "sh", "sqlite3"}
-
-// found returns which interpreters t has, by name.
-func found(t *image.Tree) map[string]string {
-	have := map[string]string{}
-	for _, name := range interpreters {
-		if e, ok := t.Stat("usr/bin/" + name); ok && e.Mode.IsRegular() {
-			have[name] = "/usr/bin/" + name
-		}
-	}
-	return have
+	return root, nil
 }

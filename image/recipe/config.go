@@ -50,8 +50,8 @@ type Config struct {
 	// archive, for example. May be nil.
 	Notice func(sentence string)
 
-	// Compile, if not nil, compiles the image's Python files ahead of time; without it Python compiles at each start,
-	// as the image is read-only. See CompileFunc.
+	// Compile, if not nil, compiles the image's Python files and Go's standard library ahead of time; without it each run
+	// does, as the image is read-only. See CompileFunc.
 	Compile CompileFunc
 }
 
