@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"bytes"
 	"path"
 	"slices"
 	"strconv"
@@ -85,7 +86,7 @@ func (d *decision) bare() {
 }
 
 // languageOf returns the language of the code in req: the one that is named, else what its file name or first line says,
-// else the profile's.
+// else the profile's, if req names the profile or the code may be a script.
 func languageOf(req Request, prof profile.Profile) (profile.Language, bool) {
 	if req.Language != "" {
 		return profile.LanguageNamed(req.Language)
@@ -100,7 +101,24 @@ func languageOf(req Request, prof profile.Profile) (profile.Language, bool) {
 	if profile.Shebang(line) != "" { // an interpreter that we do not know: guessing would run it with another one
 		return profile.Language{}, false
 	}
+	if req.Profile == "" && !maybeScript(req.Code) {
+		return profile.Language{}, false
+	}
 	return profile.LanguageNamed(prof.Language)
+}
+
+// maybeScript reports whether code of no known language may be a shell script: it is text, as far as we have it, and its
+// name does not say that it is something else.
+func maybeScript(c *Code) bool {
+	if bytes.IndexByte(c.Bytes, 0) >= 0 {
+		return false
+	}
+	switch strings.ToLower(path.Ext(strings.TrimLeft(path.Base(c.Name), "."))) {
+	case "", ".txt", ".text":
+		return true
+	default:
+		return false
+	}
 }
 
 func substitute(words []string, file, out string) []string {

@@ -29,7 +29,7 @@ const (
 )
 
 // ProfileFor names the profile that decides about req: the one that it names, else the one of its language, else
-// lab:text.
+// lab:text, under which [Decide] takes only what may be a shell script.
 func ProfileFor(req Request) string {
 	if req.Profile != "" {
 		return req.Profile

@@ -191,6 +191,10 @@ func TestDecide(t *testing.T) {
 		{name: "language by extension", change: func(r *Request) { r.Code = code("x.sh", "") }, inspect: wantArgs("sh", "x.sh", "true")},
 		{name: "language by shebang", change: func(r *Request) { r.Code = code("x", "#!/usr/bin/env node\n1") }, inspect: wantArgs("node", "x", "true")},
 		{name: "language of the profile", change: func(r *Request) { r.Code = code("x", "print(1)") }, inspect: wantArgs("python3", "x", "true")},
+		{name: "code that may be a script", change: func(r *Request) { r.Code = code(".notes.TXT", "print(1)") }, inspect: wantArgs("python3", ".notes.TXT", "true")},
+		{name: "an unknown extension is not guessed", change: func(r *Request) { r.Code = code("x.dat", "print(1)") }, unread: true, text: `no language is known for "x.dat"`},
+		{name: "code that is no text is not guessed", change: func(r *Request) { r.Code = code("x", "\x7fELF\x00") }, unread: true},
+		{name: "who names the profile names its language", change: func(r *Request) { r.Profile, r.Code = "small", code("x.dat", "print(1)") }, inspect: wantArgs("python3", "x.dat", "true")},
 		{name: "language that is named", change: func(r *Request) { r.Code, r.Language = code("x.py", ""), "jq" }, inspect: wantArgs("jq", "-f", "x.py", "true")},
 		{name: "unknown interpreter is not guessed", change: func(r *Request) { r.Code = code("x", "#!/usr/bin/ruby\n") }, unread: true, text: `no language is known for "x"`},
 		{name: "unknown language", change: func(r *Request) { r.Code, r.Language = code("x", ""), "cobol" }, unread: true, text: `no language is known for "cobol"`},
@@ -342,7 +346,7 @@ func TestProfileFor(t *testing.T) {
 		{"by extension", Request{Code: &Code{Name: "x.ts"}}, "lab:node"},
 		{"by first line", Request{Code: &Code{Name: "x", Bytes: []byte("#!/usr/bin/python3\n")}}, "lab:python"},
 		{"a command says nothing", Request{Args: []string{"python3"}}, "lab:text"},
-		{"unknown code", Request{Code: &Code{Name: "x.dat"}}, "lab:text"},
+		{"unknown code, which Decide refuses", Request{Code: &Code{Name: "x.dat"}}, "lab:text"},
 	} {
 		if got := ProfileFor(tt.req); got != tt.want {
 			t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
