@@ -21,7 +21,7 @@ func TestNoChildBeforeItIsPlaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	k, born, err := d.host.bear(1)
+	k, err := d.host.bear(1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestNoChildBeforeItIsPlaced(t *testing.T) {
 	if all := children(t, k.proc.Pid); len(all) > 0 {
 		t.Errorf("the kernel has processes %v and was not placed", all)
 	}
-	if err := k.place(born); err != nil {
+	if err := k.place(); err != nil {
 		t.Fatal(err)
 	}
 	var all []int

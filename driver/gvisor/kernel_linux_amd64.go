@@ -30,7 +30,8 @@ type kernel struct {
 	sock     int // our end; closing it ends the process
 	forked   time.Time
 	stderr   *tail
-	group    *cgroup.Group // nil where the host has none for us
+	groups   *cgroup.Root  // nil where the host has no control groups for us
+	group    *cgroup.Group // set when it is placed
 	groupDir *os.File      // open during the fork
 	gone     chan struct{} // closed when the process is reaped
 	state    *os.ProcessState
@@ -42,31 +43,33 @@ type kernel struct {
 // spawn starts a Sentry for a program that sees cpus processors. The process knows nothing of a run. On error nothing is
 // left.
 func (h host) spawn(cpus int) (*kernel, error) {
-	k, born, err := h.bear(cpus)
+	k, err := h.bear(cpus)
 	if err != nil {
 		return nil, err
 	}
-	if err := k.place(born); err != nil {
+	if err := k.place(); err != nil {
 		return nil, errors.Join(err, k.discard())
 	}
 	return k, nil
 }
 
-// bear forks the process, which has no children until it is placed. born says that it is in its control group already.
-func (h host) bear(cpus int) (_ *kernel, born bool, err error) {
+// bear forks the process, which has no children until it is placed.
+func (h host) bear(cpus int) (_ *kernel, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, false, fmt.Errorf("make engine socket: %w", err)
+		return nil, fmt.Errorf("make engine socket: %w", err)
 	}
 	theirs := os.NewFile(uintptr(pair[1]), "sentry socket")
 	errR, errW, err := os.Pipe()
 	if err != nil {
-		return nil, false, errors.Join(fmt.Errorf("make sentry stderr: %w", err), unix.Close(pair[0]), theirs.Close())
+		return nil, errors.Join(fmt.Errorf("make sentry stderr: %w", err), unix.Close(pair[0]), theirs.Close())
 	}
 	k := &kernel{cpus: cpus, stage: h.stage, sock: pair[0], stderr: newTail(errR), gone: make(chan struct{})}
+	if k.groups, err = h.groups(); err == nil {
+		go k.groups.Hasten()
+	} // else limits_linux_amd64.go holds what it can, and Probe says so
 	sys := isolation()
-	born, err = k.makeGroup(h, sys)
-	if err == nil {
+	if err = k.prepareGroup(sys); err == nil {
 		err = k.fork(h, []*os.File{h.null, h.null, errW, theirs, h.init}, sys)
 	}
 	// Our copies must be gone before anybody waits for the end of the process's stderr.
@@ -75,15 +78,18 @@ func (h host) bear(cpus int) (_ *kernel, born bool, err error) {
 		if k.proc == nil {
 			close(k.gone)
 		}
-		return nil, false, errors.Join(err, k.discard())
+		return nil, errors.Join(err, k.discard())
 	}
-	return k, born, nil
+	return k, nil
 }
 
-// place moves the process into its group, where its children are born from then on, and tells it so. A process that has
-// died already will say why over the socket.
-func (k *kernel) place(born bool) error {
-	if k.group != nil && !born {
+// place moves the process into its group, unless it was born there, and tells it so: its children are born there from
+// then on. A process that has died already will say why over the socket.
+func (k *kernel) place() (err error) {
+	if k.groups != nil && k.group == nil {
+		if k.group, err = k.groups.New(); err != nil {
+			return err
+		}
 		if err := k.group.Add(k.proc.Pid); err != nil && !errors.Is(err, unix.ESRCH) {
 			return err
 		}
@@ -131,29 +137,24 @@ func (k *kernel) fork(h host, first []*os.File, sys *syscall.SysProcAttr) error 
 // time. Where there is none the sandbox really has as few as its program sees, and spinning for another would waste
 // them.
 func (k *kernel) platformCPUs() int {
-	if k.group == nil {
+	if k.groups == nil {
 		return k.cpus
 	}
 	return max(k.cpus, 2)
 }
 
-// makeGroup makes the control group, if the host has one for us. born says that the process will be born in it.
-func (k *kernel) makeGroup(h host, sys *syscall.SysProcAttr) (born bool, err error) {
-	groups, err := h.groups()
-	if err != nil {
-		return false, nil //nolint:nilerr // no groups here: limits_linux_amd64.go holds what it can, and Probe says so
+// prepareGroup makes the control group before the fork, if a process can be born in one.
+func (k *kernel) prepareGroup(sys *syscall.SysProcAttr) (err error) {
+	if k.groups == nil || k.groups.Version != 2 {
+		return nil
 	}
-	go groups.Hasten()
-	if k.group, err = groups.New(); err != nil {
-		return false, err
+	if k.group, err = k.groups.New(); err != nil {
+		return err
 	}
-	dir, err := k.group.Dir()
-	if err != nil || dir == nil {
-		return false, err
+	if k.groupDir, err = k.group.Dir(); err == nil {
+		sys.UseCgroupFD, sys.CgroupFD = true, int(k.groupDir.Fd())
 	}
-	k.groupDir = dir
-	sys.UseCgroupFD, sys.CgroupFD = true, int(dir.Fd())
-	return true, nil
+	return err
 }
 
 func (k *kernel) removeGroup() error {

@@ -13,8 +13,8 @@ func TestPlatformCPUs(t *testing.T) {
 		k    *kernel
 		want int
 	}{
-		{"a control group holds CPU time", &kernel{cpus: 1, group: &cgroup.Group{}}, 2},
-		{"more than two", &kernel{cpus: 4, group: &cgroup.Group{}}, 4},
+		{"a control group holds CPU time", &kernel{cpus: 1, groups: &cgroup.Root{}}, 2},
+		{"more than two", &kernel{cpus: 4, groups: &cgroup.Root{}}, 4},
 		{"processors themselves are the limit", &kernel{cpus: 1}, 1},
 	} {
 		if got := test.k.platformCPUs(); got != test.want {

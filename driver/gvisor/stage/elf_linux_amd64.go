@@ -8,31 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Init makes process 1 of every sandbox: it ignores every signal that can be ignored and sleeps. Ignoring SIGCHLD with
-// SA_NOCLDWAIT makes the kernel reap every orphan (sigaction(2)). The program is process 2 and therefore behaves as
-// anywhere else: default signal actions work, and it gets no foreign children.
+// Init makes process 1 of every sandbox, which sleeps. The Sentry has set all its signals to be ignored, which makes it
+// the reaper of orphans. The program is process 2 and therefore behaves as anywhere else: default signal actions work,
+// and it gets no foreign children.
 func Init() []byte {
-	code := []byte{
-		0xbb, 64, 0, 0, 0, // mov ebx, 64: the last signal
-		// each:
-		0xb8, 13, 0, 0, 0, // mov eax, SYS_rt_sigaction
-		0x89, 0xdf, // mov edi, ebx
-		0x48, 0x8d, 0x35, 0, 0, 0, 0, // lea rsi, [rip+...]: the struct below
-		0x31, 0xd2, // xor edx, edx
-		0x41, 0xba, 8, 0, 0, 0, // mov r10d, sizeof(sigset_t)
-		0x0f, 0x05, // syscall; SIGKILL and SIGSTOP are refused
-		0xff, 0xcb, // dec ebx
-		0x75, 0, // jne each
+	return tinyELF([]byte{
 		0xb8, 34, 0, 0, 0, // mov eax, SYS_pause
 		0x0f, 0x05, // syscall
 		0xeb, 0xf7, // jmp to the mov: pause again
-	}
-	patchJump(code, 31, 0x75, 5)
-	patchLea(code, 12, len(code))
-	var action [32]byte                                   // struct kernel_sigaction, arch/x86/include/uapi/asm/signal.h
-	binary.LittleEndian.PutUint64(action[0:], 1)          // SIG_IGN
-	binary.LittleEndian.PutUint64(action[8:], 0x00000002) // SA_NOCLDWAIT
-	return tinyELF(append(code, action[:]...))
+	})
 }
 
 // patchJump sets the displacement of the two-byte jump op at at, so that it lands at target.
