@@ -20,11 +20,13 @@ import (
 
 // The limits that each contender with limits gets: those of the lab profiles.
 const (
-	memoryBytes = 512 << 20
-	pidsLimit   = 64
-	sentryPIDs  = 1024 // threads of a Sentry on the host, which has more than its guest
-	tmpBytes    = 64 << 20
-	guestID     = 1000 // uid and gid
+	memoryBytes  = 512 << 20
+	cpus         = 1
+	periodMicros = 100_000
+	pidsLimit    = 64
+	sentryPIDs   = 1024 // threads of a Sentry on the host, which has more than its guest
+	tmpBytes     = 64 << 20
+	guestID      = 1000 // uid and gid
 )
 
 // guestEnv is what a program needs to find its files; silk's own profiles set more.
@@ -32,6 +34,9 @@ var guestEnv = []string{
 	"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/workspace", "TMPDIR=/tmp", "LANG=C.UTF-8", "PYTHONUNBUFFERED=1",
 	"PYTHONDONTWRITEBYTECODE=1",
 }
+
+// unlimited is a contender that only starts, for comparison with the other runsc.
+const unlimited = "runsc, no limits"
 
 // contender is one way to run a program of an image.
 type contender struct {
@@ -57,18 +62,26 @@ func contenders(ctx context.Context, cfg config, scratch string) []contender {
 			command: bwrap,
 		},
 		{
-			name: "runc", what: "OCI container: namespaces, cgroup limits, no capabilities, the host's kernel",
+			name: "runc", what: "OCI container: namespaces, the same limits, no capabilities, the host's kernel",
 			missing: errors.Join(root, lookup("runc")),
 			command: (&oci{
 				binary: "runc", scratch: scratch, pids: pidsLimit,
 			}).command,
 		},
 		{
-			name: "runsc", what: "stock gVisor built from the module that silk pins, in a container of the same kind",
+			name: "runsc", what: "stock gVisor built from the module that silk pins, with the same limits",
 			missing: errors.Join(root, lookup(cfg.runsc)),
 			command: (&oci{
 				binary: cfg.runsc, scratch: scratch, pids: sentryPIDs,
 				global: []string{"--network=none", "--overlay2=none"},
+			}).command,
+		},
+		{
+			name: unlimited, what: "the same without a control group, in cold starts only",
+			missing: errors.Join(root, lookup(cfg.runsc)),
+			command: (&oci{
+				binary: cfg.runsc, scratch: scratch,
+				global: []string{"--network=none", "--overlay2=none", "--ignore-cgroups"},
 			}).command,
 		},
 		{
@@ -144,7 +157,7 @@ type oci struct {
 	binary  string
 	global  []string // flags before the verb
 	scratch string
-	pids    int64
+	pids    int64 // 0: no limits at all
 	count   int
 }
 
@@ -213,10 +226,13 @@ func (o *oci) spec(id string, img rootfs, args []string) specs.Spec {
 			ReadonlyPaths: []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"},
 		},
 	}
-	memory := int64(memoryBytes)
-	spec.Linux.CgroupsPath = "/" + id
-	spec.Linux.Resources = &specs.LinuxResources{
-		Memory: &specs.LinuxMemory{Limit: &memory}, Pids: &specs.LinuxPids{Limit: o.pids},
+	if o.pids > 0 {
+		memory, quota, period := int64(memoryBytes), int64(cpus*periodMicros), uint64(periodMicros)
+		spec.Linux.CgroupsPath = "/" + id
+		spec.Linux.Resources = &specs.LinuxResources{
+			Memory: &specs.LinuxMemory{Limit: &memory}, Pids: &specs.LinuxPids{Limit: o.pids},
+			CPU: &specs.LinuxCPU{Quota: &quota, Period: &period},
+		}
 	}
 	return spec
 }

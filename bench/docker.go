@@ -46,7 +46,7 @@ func (d *docker) command(ctx context.Context, img rootfs, args []string) (*exec.
 	flags := []string{
 		"run", "--rm", "--name", id, "--network", "none", "--read-only", "--cap-drop", "ALL",
 		"--security-opt", "no-new-privileges", "--user", fmt.Sprintf("%d:%d", guestID, guestID),
-		"--memory", strconv.Itoa(memoryBytes), "--pids-limit", strconv.Itoa(pidsLimit), "--log-driver", "none",
+		"--memory", strconv.Itoa(memoryBytes), "--pids-limit", strconv.Itoa(pidsLimit), "--cpus", strconv.Itoa(cpus), "--log-driver", "none",
 		"--tmpfs", fmt.Sprintf("/tmp:rw,noexec,size=%d", tmpBytes), "--tmpfs", "/workspace", "--workdir", "/workspace",
 	}
 	for _, kv := range guestEnv {

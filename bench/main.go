@@ -153,6 +153,7 @@ func (r *report) measure(ctx context.Context, m *meter, cfg config, present []co
 			return err
 		}
 	}
+	present = slices.DeleteFunc(slices.Clone(present), func(c contender) bool { return c.name == unlimited })
 	if wanted("flow") {
 		if r.flows, err = flows(ctx, present, roots["lab:text"]); err != nil {
 			return err

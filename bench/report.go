@@ -28,7 +28,8 @@ const reportHead = `# Benchmarks
 
 ` + "`make bench`" + ` wrote this page; ` + "`bench`" + ` is the program. All figures come from one invocation on one machine, the
 contenders take turns, and what counts are ratios of medians: an absolute number says little about another machine.
-The programs are the same files for all, those of silk's lab images.
+The programs are the same files for all, those of silk's lab images. Contenders with limits have those of silk's profiles:
+512 MiB, 64 processes, one processor.
 
 `
 
@@ -127,6 +128,7 @@ func (r report) targets() []target {
 	warmTrue, warmPython := find(r.warm, startPrograms[0].title), find(r.warm, startPrograms[1].title)
 	all := []target{
 		{"cold `true`, wall, x runsc", 0.4, over(cold.of("silk").wall, cold.of("runsc").wall), ""},
+		{"cold `true`, wall, x runsc without limits", 0.4, over(cold.of("silk").wall, cold.of(unlimited).wall), ""},
 		{"cold `true`, wall, x runc", 1.4, over(cold.of("silk").wall, cold.of("runc").wall), ""},
 		{"cold `true`, CPU, x runc", 1.25, over(cold.of("silk").cpu, cold.of("runc").cpu), ""},
 		{"warm `true`, wall, x runc", 0.4, over(warmTrue.of("silk, warm").wall, warmTrue.of("runc").wall), ""},
