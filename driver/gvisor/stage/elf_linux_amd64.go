@@ -2,6 +2,7 @@ package stage
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -74,7 +75,14 @@ func tinyELF(body []byte) []byte {
 // Memfd puts an executable into an anonymous file that nobody can change any more, and returns it open for reading
 // only: gVisor executes no other. The caller closes it.
 func Memfd(name string, elf []byte) (int, error) {
-	w, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
+	w, err := unix.MemfdCreate(name, flags|unix.MFD_EXEC)
+	if errors.Is(err, unix.EINVAL) { // before Linux 6.3 every memfd may be executed
+		w, err = unix.MemfdCreate(name, flags)
+	}
+	if errors.Is(err, unix.EACCES) {
+		return -1, fmt.Errorf("create memfd %s: %w (the host forbids executable ones: sysctl vm.memfd_noexec=1 would not)", name, err)
+	}
 	if err != nil {
 		return -1, fmt.Errorf("create memfd %s: %w", name, err)
 	}
