@@ -138,6 +138,28 @@ func TestVerifyNamesTheFirstBrokenEvent(t *testing.T) {
 	}
 }
 
+// An event that was written anew with a hash that fits leaves the next one without the one before.
+func TestVerifyNoticesANewHash(t *testing.T) {
+	db := open(t, path(t))
+	add(t, db, "r1", SandboxStarted, SecurityViolation, SandboxError)
+	events, err := List(t.Context(), db, Filter{Before: 3, Limit: 1})
+	if err != nil || len(events) != 1 {
+		t.Fatalf("%v, %v", events, err)
+	}
+	forged := events[0]
+	forged.Data = []byte("{}")
+	if forged.Hash, err = forged.sum(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec("DROP TRIGGER audit_events_no_update; UPDATE audit_events SET data = ?, hash = ? WHERE seq = 2", "{}", forged.Hash); err != nil {
+		t.Fatal(err)
+	}
+	var broken *BrokenError
+	if _, err := Verify(t.Context(), db); !errors.As(err, &broken) || broken.Seq != 3 {
+		t.Errorf("got %v, want a break at 3", err)
+	}
+}
+
 // TestOneChainOfManyProcesses appends from several processes at once.
 func TestOneChainOfManyProcesses(t *testing.T) {
 	if p := os.Getenv("SILK_AUDIT_TEST_FILE"); p != "" {

@@ -672,6 +672,41 @@ func TestRecordNamesTheCommand(t *testing.T) {
 	}
 }
 
+func TestRecordNamesDecisions(t *testing.T) {
+	s := newStand(t, nil)
+	req := request("exit:0")
+	req.Limits.MemoryBytes = 1 << 30
+	granted := s.checkRecorded(s.run(req, IO{}), "started completed").Record
+	want := []record.Decision{{What: "driver", Text: "fake"}, {What: "grant", Text: "memory 1GiB (invoker)"}}
+	if diff := cmp.Diff(want, granted.Decisions); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]record.Tool{{Name: "dash", Version: "0.5"}}, granted.Tools); diff != "" {
+		t.Error(diff)
+	}
+	denied := s.run(withIsolation(request("exit:0")), IO{})
+	want = []record.Decision{{What: "denied", Text: denied.Message}}
+	if diff := cmp.Diff(want, s.checkRecorded(denied, "error").Record.Decisions); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestSweep: each engine sweeps once, and goes on if that fails.
+func TestSweep(t *testing.T) {
+	swept := 0
+	s := newStand(t, func(c *Config) {
+		c.Sweep = func(context.Context) error { swept++; return errors.New("busy") }
+	})
+	if out := s.run(request("exit:0"), IO{}); out.Kind != OK {
+		t.Errorf("outcome %+v", out)
+	}
+	s.run(request("exit:0"), IO{})
+	s.engine.background.Wait()
+	if swept != 1 {
+		t.Errorf("swept %d times", swept)
+	}
+}
+
 // prepared is a driver that counts what it prepared.
 type prepared struct {
 	*drivertest.Fake

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -17,20 +18,24 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden parts of testdata/*.txt")
 
-// TestMain lets the scripts call silk, in three builds: with a fake driver, with one that cannot keep everything, and as
-// on a host where nothing can run.
+// TestMain lets the scripts call silk, in three builds: with a fake driver, with one that cannot keep everything and meets
+// trouble, and as on a host where nothing can run.
 func TestMain(m *testing.M) {
 	with := func(tools hostTools) func() {
 		return func() { os.Exit(newApp(func(driverConfig) (hostTools, error) { return tools, nil }).main(os.Args[1:])) }
 	}
 	testscript.Main(m, map[string]func(){
-		"silk":         with(hostTools{Drivers: []driver.Driver{&drivertest.Fake{}}}),
-		"silk-weak":    with(hostTools{Drivers: []driver.Driver{weak{&drivertest.Fake{}}}}),
+		"silk": with(hostTools{Drivers: []driver.Driver{&drivertest.Fake{}}}),
+		"silk-weak": with(hostTools{
+			Drivers: []driver.Driver{weak{&drivertest.Fake{}}},
+			Sweep:   func(context.Context) error { return errors.New("a control group is busy") },
+			Prune:   func(bool) ([]string, error) { return []string{"/an/old/kernel"}, nil },
+		}),
 		"silk-nowhere": with(hostTools{WhyNone: missingf("silk runs programs on Linux on amd64 only")}),
 	})
 }
 
-// weak is a driver on a host without control groups, on which the program true succeeds.
+// weak is a driver that keeps some promises otherwise; the program true succeeds.
 type weak struct{ *drivertest.Fake }
 
 func (weak) Probe(context.Context, driver.Spec) ([]string, error) {
