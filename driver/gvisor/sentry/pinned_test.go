@@ -13,9 +13,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"gvisor.dev/gvisor/pkg/timing"
 	"gvisor.dev/gvisor/runsc/boot"
+
+	"github.com/silk-sandbox/silk/driver/gvisor/wire"
 )
 
 // What this file pins is not promised by gVisor: unexported functions, variables and fields that we reach by linkname
@@ -114,6 +118,15 @@ func linknames(t *testing.T) (n int) {
 func TestLoaderFieldsArePinned(t *testing.T) {
 	if _, err := fieldsOf(new(boot.Loader)); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestTimerFieldsArePinned(t *testing.T) {
+	timer, at := timing.New("test", time.Unix(1, 0)), time.Unix(2, 3)
+	timer.ReachedAt("a point", at)
+	want := []wire.Step{{Name: "gvisor: a point", At: at.UnixNano()}}
+	if d := cmp.Diff(want, stepsOf(timer)); d != "" {
+		t.Errorf("steps (-want +got):\n%s", d)
 	}
 }
 
