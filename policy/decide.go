@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -192,11 +191,4 @@ func or(s, otherwise string) string {
 		return otherwise
 	}
 	return s
-}
-
-// AsDenial returns the Denial in err, and whether there is one.
-func AsDenial(err error) (*Denial, bool) {
-	var d *Denial
-	ok := errors.As(err, &d)
-	return d, ok
 }

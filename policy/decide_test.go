@@ -257,7 +257,7 @@ func TestApprovalIsForOnePlan(t *testing.T) {
 	req := plainRequest()
 	req.Limits.MemoryBytes = 2 << 30
 	plan, err := Decide(req, small, Grants{})
-	if d, ok := AsDenial(err); !ok || d.Rule != RuleApproval || !strings.Contains(d.Fix, plan.Hash()) {
+	if d := new(Denial); !errors.As(err, &d) || d.Rule != RuleApproval || !strings.Contains(d.Fix, plan.Hash()) {
 		t.Fatalf("got %v", err)
 	}
 	req.Approve = plan.Hash()
@@ -295,7 +295,7 @@ func TestApprovalOfAnotherPlan(t *testing.T) {
 	}
 	req.Approve = strings.Repeat("0", 64)
 	_, err = Decide(req, small, Grants{})
-	if d, ok := AsDenial(err); !ok || d.Rule != RuleApproval || !strings.Contains(d.Detail, req.Approve) || !strings.Contains(d.Fix, plan.Hash()) {
+	if d := new(Denial); !errors.As(err, &d) || d.Rule != RuleApproval || !strings.Contains(d.Detail, req.Approve) || !strings.Contains(d.Fix, plan.Hash()) {
 		t.Errorf("another plan's hash: %v", err)
 	}
 }

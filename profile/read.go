@@ -89,8 +89,8 @@ func Read(d *strictyaml.Decoder, name string, n strictyaml.Node) Profile {
 		"image":    func(v strictyaml.Node) { p.Image = d.Text(v, "image") },
 		"language": func(v strictyaml.Node) { p.Language = readLanguage(d, v) },
 		"network":  func(v strictyaml.Node) { p.Network = readNetwork(d, v) },
-		"limits":   func(v strictyaml.Node) { p.Limits = readLimits(d, "limits", v).Or(p.Limits) },
-		"max":      func(v strictyaml.Node) { p.Max = readLimits(d, "max", v).Or(p.Max) },
+		"limits":   func(v strictyaml.Node) { p.Limits = ReadLimits(d, "limits", v).Or(p.Limits) },
+		"max":      func(v strictyaml.Node) { p.Max = ReadLimits(d, "max", v).Or(p.Max) },
 		"env":      func(v strictyaml.Node) { readEnv(d, v, p.Env) },
 		"dirs":     func(v strictyaml.Node) { p.Dirs = readNames(d, "dirs", v) },
 		"ignore":   func(v strictyaml.Node) { p.Ignore = append(p.Ignore, readNames(d, "ignore", v)...) },
@@ -139,7 +139,9 @@ func readNetwork(d *strictyaml.Decoder, n strictyaml.Node) string {
 	return mode
 }
 
-func readLimits(d *strictyaml.Decoder, what string, n strictyaml.Node) Limits {
+// ReadLimits reads a mapping of limits, as a profile and the configuration file (under `grants: max:`) have one. Faults go
+// to d.
+func ReadLimits(d *strictyaml.Decoder, what string, n strictyaml.Node) Limits {
 	var l Limits
 	size := func(dst *int64) func(strictyaml.Node) {
 		return func(v strictyaml.Node) { *dst = read(d, v, ParseBytes) }
@@ -155,11 +157,6 @@ func readLimits(d *strictyaml.Decoder, what string, n strictyaml.Node) Limits {
 		"output":    size(&l.OutputBytes),
 	})
 	return l
-}
-
-// ReadLimits reads a mapping of limits, as the configuration file has one under `grants: max:`. Faults go to d.
-func ReadLimits(d *strictyaml.Decoder, what string, n strictyaml.Node) Limits {
-	return readLimits(d, what, n)
 }
 
 func read[T any](d *strictyaml.Decoder, n strictyaml.Node, parse func(string) (T, error)) T {

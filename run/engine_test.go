@@ -55,7 +55,7 @@ func (o oneImage) Open(_ context.Context, ref string) (Image, error) {
 
 // decide is policy.Decide with a profile "test" that has the usual limits.
 func decide(req policy.Request) (policy.Plan, error) {
-	prof := profile.Profile{Name: "test", Image: "test", Network: "deny", Limits: profile.Defaults, Env: map[string]string{"HOME": "/workspace"}}
+	prof := profile.Profile{Name: "test", Image: "test", Network: "deny", Limits: profile.Defaults, Ignore: profile.CommonIgnore, Env: map[string]string{"HOME": "/workspace"}}
 	switch req.Profile {
 	case "test":
 	case "no-image":

@@ -16,13 +16,10 @@ const (
 	RecordType    = "SILK.type"    // a Type that tar has no letter for, "socket", or needs numbers for, "device"
 )
 
-// DefaultIgnore are base names that are never artifacts, nor is anything below them: caches, and silk's own places.
-var DefaultIgnore = []string{"__pycache__", ".cache", "node_modules", ".git", ".silk", ".gotmp", ".gocache"}
-
 // CollectConfig says what is kept. The zero value lists artifacts within the default limits and copies nothing.
 type CollectConfig struct {
 	Dir        string   // copies go here; made if missing; "": artifacts are listed only
-	Ignore     []string // base names that are no artifacts, besides DefaultIgnore
+	Ignore     []string // base names that are no artifacts, nor is anything below them
 	Files      int      // files listed at most, and as many links and special files; 0: DefaultArtifacts
 	FileBytes  int64    // of one file; 0: DefaultArtifactBytes
 	TotalBytes int64    // of all files that are kept; 0: DefaultTotalBytes

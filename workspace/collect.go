@@ -46,10 +46,8 @@ func Collect(r io.Reader, before Manifest, cfg CollectConfig) (Collected, error)
 		head:   make([]byte, headBytes),
 		buf:    make([]byte, copyBufferBytes),
 	}
-	for _, list := range [][]string{DefaultIgnore, cfg.Ignore} {
-		for _, name := range list {
-			c.ignore[name] = true
-		}
+	for _, name := range cfg.Ignore {
+		c.ignore[name] = true
 	}
 	if cfg.Dir != "" {
 		out, err := openOutput(cfg.Dir)

@@ -32,15 +32,12 @@ func (e *MountError) Error() string { return fmt.Sprintf("mount %q: %s", e.Path,
 func (e *MountError) Unwrap() error { return e.Err }
 
 // CheckMount decides whether src may be mounted read-only at dst, and returns src with every link resolved, which is
-// the path to use from then on. An empty dst means /workspace/<base of src>; see [DefaultTarget].
+// the path to use from then on.
 //
 // src must resolve into one of stores, which are resolved as well, so that a link inside a store cannot lead out of it;
 // a store itself may be mounted. dst must be a clean absolute path below /workspace. Neither may have a ".." element.
 // Every error is a [*MountError]. The answer holds as long as nobody who may write to the store changes it.
 func CheckMount(src, dst string, stores []string) (resolved string, err error) {
-	if dst == "" {
-		dst = DefaultTarget(src)
-	}
 	if err := checkTarget(dst); err != nil {
 		return "", err
 	}
@@ -75,11 +72,6 @@ func CheckMount(src, dst string, stores []string) (resolved string, err error) {
 		}
 	}
 	return resolved, nil
-}
-
-// DefaultTarget is where a mount of src goes when the user names no target.
-func DefaultTarget(src string) string {
-	return path.Join(Root, filepath.Base(filepath.Clean(src)))
 }
 
 func checkTarget(dst string) error {

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,7 +30,7 @@ var genElement = rapid.OneOf(
 		}
 		return "dot"
 	}),
-).Filter(func(s string) bool { return !slices.Contains(DefaultIgnore, s) })
+)
 
 var genContent = rapid.OneOf(
 	rapid.Just(""),
