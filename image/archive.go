@@ -267,21 +267,20 @@ type rootFiles struct{ root *os.Root }
 func (f rootFiles) open(name string) (io.ReadCloser, error) { return openRegular(f.root, name) }
 
 // readJSON decodes a small file. If digest is given, the file must have it.
-func readJSON(r io.Reader, name string, digest Digest, into any) (Digest, error) {
+func readJSON(r io.Reader, name string, digest Digest, into any) error {
 	const limit = 8 << 20 // far above the 4 MiB that registries accept for a manifest
 	data, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err != nil {
-		return Digest{}, fmt.Errorf("read %s: %w", name, err)
+		return fmt.Errorf("read %s: %w", name, err)
 	}
 	if len(data) > limit {
-		return Digest{}, &RefusedError{name, ErrTooLarge}
+		return &RefusedError{name, ErrTooLarge}
 	}
-	got := sumOf(data)
-	if !digest.IsZero() && got != digest {
-		return Digest{}, &RefusedError{name, ErrDigest}
+	if !digest.IsZero() && sumOf(data) != digest {
+		return &RefusedError{name, ErrDigest}
 	}
 	if err := json.Unmarshal(data, into); err != nil {
-		return Digest{}, &RefusedError{name, err}
+		return &RefusedError{name, err}
 	}
-	return got, nil
+	return nil
 }

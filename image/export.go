@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"maps"
@@ -147,10 +148,7 @@ func (w layoutWriter) header(name string, size int64) error {
 
 // measure counts and hashes what is written to it.
 type measure struct {
-	hash interface {
-		io.Writer
-		Sum([]byte) []byte
-	}
+	hash hash.Hash
 	size int64
 }
 

@@ -133,14 +133,6 @@ const leftoverAge = time.Hour
 // gcLeftovers removes blobs that nobody writes any more, files that atomicfile had no time to rename, descriptions
 // without an image, and digests remembered of system images that are gone.
 func (s *Store) gcLeftovers(result *GCResult, dryRun bool) error {
-	remove := func(path string, info fs.FileInfo) error {
-		result.Leftovers++
-		result.Bytes += info.Size()
-		if dryRun {
-			return nil
-		}
-		return os.Remove(path)
-	}
 	for _, name := range []string{"tmp", "blobs", "meta", "tags", "checked"} {
 		entries, err := os.ReadDir(s.home.dir(name))
 		if err != nil {
@@ -156,10 +148,18 @@ func (s *Store) gcLeftovers(result *GCResult, dryRun bool) error {
 				return err
 			}
 			left, err := s.leftover(name, path, info)
-			if err == nil && left {
-				err = remove(path, info)
-			}
 			if err != nil {
+				return err
+			}
+			if !left {
+				continue
+			}
+			result.Leftovers++
+			result.Bytes += info.Size()
+			if dryRun {
+				continue
+			}
+			if err := os.Remove(path); err != nil {
 				return err
 			}
 		}

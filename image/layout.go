@@ -47,7 +47,7 @@ func (i *importer) fromLayout(ctx context.Context, in files) error {
 	}
 	defer r.Close()
 	var index ociIndex
-	if _, err := readJSON(r, "index.json", Digest{}, &index); err != nil {
+	if err := readJSON(r, "index.json", Digest{}, &index); err != nil {
 		return err
 	}
 	return i.fromIndex(ctx, layoutBlobs{in}, "index.json", index, 0)
@@ -126,8 +126,7 @@ func readBlob(ctx context.Context, blobs Blobs, d ociDescriptor, into any) error
 		return fmt.Errorf("open blob %s: %w", d.Digest.Short(), err)
 	}
 	defer r.Close()
-	_, err = readJSON(r, d.Digest.String(), d.Digest, into)
-	return err
+	return readJSON(r, d.Digest.String(), d.Digest, into)
 }
 
 // fromLayers applies the layers of an image, lowest first.
@@ -178,14 +177,14 @@ func (i *importer) fromLayer(ctx context.Context, want Digest, n int, open func(
 // Changeset Format". Its manifest has no digests, but the configuration has those of the layers.
 func (i *importer) fromDockerArchive(ctx context.Context, in files) error {
 	var manifest []dockerImage
-	if _, err := readFile(in, "manifest.json", &manifest); err != nil {
+	if err := readFile(in, "manifest.json", &manifest); err != nil {
 		return err
 	}
 	if len(manifest) != 1 {
 		return &RefusedError{"manifest.json", fmt.Errorf("%d images; want exactly one: docker save one image at a time", len(manifest))}
 	}
 	var config ociConfig
-	if _, err := readFile(in, manifest[0].Config, &config); err != nil {
+	if err := readFile(in, manifest[0].Config, &config); err != nil {
 		return err
 	}
 	layers := manifest[0].Layers
@@ -201,10 +200,10 @@ func (i *importer) fromDockerArchive(ctx context.Context, in files) error {
 	})
 }
 
-func readFile(in files, name string, into any) (Digest, error) {
+func readFile(in files, name string, into any) error {
 	r, err := in.open(name)
 	if err != nil {
-		return Digest{}, fmt.Errorf("open archive: %w", err)
+		return fmt.Errorf("open archive: %w", err)
 	}
 	defer r.Close()
 	return readJSON(r, name, Digest{}, into)

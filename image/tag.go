@@ -23,22 +23,6 @@ func checkTag(tag string) error {
 	return nil
 }
 
-// Tag makes tag point to img, whatever it pointed to before. A tag of the home store hides one of the system store.
-func (s *Store) Tag(img Image, tag string) error {
-	if err := checkTag(tag); err != nil {
-		return err
-	}
-	unlock, err := s.lock(shared)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	if _, err := s.find(img.Digest); err != nil {
-		return fmt.Errorf("tag %s: %w", tag, err)
-	}
-	return s.writeTag(tag, img.Digest)
-}
-
 // writeTag needs the lock.
 func (s *Store) writeTag(tag string, d Digest) error {
 	return atomicfile.Write(s.home.tag(tag), []byte(d.String()+"\n"), 0o644)

@@ -348,16 +348,6 @@ func (t *Tree) walk(at string, n *node, yield func(Entry) bool) bool {
 	return true
 }
 
-// Walk calls visit for every entry as [Tree.All] yields them, until it returns an error, which Walk returns.
-func (t *Tree) Walk(visit func(Entry) error) error {
-	for entry := range t.All() {
-		if err := visit(entry); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func (t *Tree) entry(at string, n *node) Entry {
 	mtime := n.mtime
 	if !n.mode.IsRegular() {
