@@ -596,7 +596,11 @@ func testWorkspaceAndArtifacts(t *testing.T, early bool) {
 	if got, err := os.ReadFile(filepath.Join(dir, "made.txt")); err != nil || string(got) != "new\n" {
 		t.Errorf("copied %q, %v", got, err)
 	}
-	in := s.checkRecorded(out, "started completed").Record.Input
+	r := s.checkRecorded(out, "started completed").Record
+	if diff := cmp.Diff([]record.Artifact{record.Artifact(want[0])}, r.Artifacts); diff != "" {
+		t.Errorf("recorded artifacts (-want +got):\n%s", diff)
+	}
+	in := r.Input
 	if in.CodeSHA256 != hashText("print(1)") || in.WorkspaceSHA256 == "" || in.SHA256 == "" {
 		t.Errorf("recorded input %+v", in)
 	}

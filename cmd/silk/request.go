@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/silk-sandbox/silk/internal/nearest"
+	"github.com/silk-sandbox/silk/internal/pipe"
 	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/profile"
 )
@@ -88,7 +90,7 @@ func (f *runFlags) request(a *app, c config, cmd *cobra.Command, args []string) 
 		if f.stdin != "" || f.interactive || f.terminal {
 			return req, usagef("the code comes from stdin (-), so stdin cannot be passed to the program")
 		}
-		code, err := readCode(a.in, "stdin")
+		code, err := a.readInput()
 		if err != nil {
 			return req, err
 		}
@@ -284,6 +286,21 @@ func newCode(name string, code []byte) *policy.Code {
 		code = []byte{} // nil would mean that it lies in the directory
 	}
 	return &policy.Code{Name: name, Bytes: code, SHA256: hex.EncodeToString(sum[:])}
+}
+
+// readInput reads code from stdin until its end or the first Ctrl-C.
+func (a *app) readInput() ([]byte, error) {
+	in := io.Reader(a.in)
+	if r, stop, err := pipe.Interruptible(a.in); err == nil { // elsewhere the second Ctrl-C ends silk
+		in = r
+		defer stop()
+		defer context.AfterFunc(a.ctx, stop)()
+	}
+	code, err := readCode(in, "stdin")
+	if cause := context.Cause(a.ctx); cause != nil {
+		return nil, cause
+	}
+	return code, err
 }
 
 func readCode(r io.Reader, name string) ([]byte, error) {
