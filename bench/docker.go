@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -55,7 +56,9 @@ func (d *docker) command(ctx context.Context, img rootfs, args []string) (*exec.
 	stop := func() error {
 		return exec.CommandContext(context.WithoutCancel(ctx), "docker", "rm", "--force", id).Run()
 	}
-	return cmd(ctx, "docker", append(append(flags, name), args...)...), stop, nil
+	c := cmd(ctx, "docker", append(append(flags, name), args...)...)
+	c.Env = os.Environ() // DOCKER_HOST and the like; the program's own is above
+	return c, stop, nil
 }
 
 func dockerImport(ctx context.Context, dir, name string) error {
