@@ -20,9 +20,9 @@ import (
 func (g *guard) networkRules() map[uintptr]rule {
 	return map[uintptr]rule{
 		unix.SYS_SOCKET:   g.socket,
-		unix.SYS_CONNECT:  g.destination(func(c *call) (hostarch.Addr, uint) { return c.args[1].Pointer(), c.args[2].SizeT() }),
-		unix.SYS_SENDTO:   g.destination(func(c *call) (hostarch.Addr, uint) { return c.args[4].Pointer(), c.args[5].SizeT() }),
-		unix.SYS_SENDMSG:  g.destination(func(c *call) (hostarch.Addr, uint) { return messageName(c.task, c.args[1].Pointer()) }),
+		unix.SYS_CONNECT:  g.destination(func(c *call) (hostarch.Addr, uint32, error) { return c.args[1].Pointer(), c.args[2].Uint(), nil }),
+		unix.SYS_SENDTO:   g.destination(func(c *call) (hostarch.Addr, uint32, error) { return c.args[4].Pointer(), c.args[5].Uint(), nil }),
+		unix.SYS_SENDMSG:  g.destination(func(c *call) (hostarch.Addr, uint32, error) { return messageName(c.task, c.args[1].Pointer()) }),
 		unix.SYS_SENDMMSG: g.destinations,
 	}
 }
@@ -53,12 +53,20 @@ func familyName(family, kind int32) string {
 	return names[family] + ", " + k
 }
 
-// destination checks the address that a call sends to. The guest may change it after the check; then the network stack,
-// which has no route but loopback, answers ENETUNREACH.
-func (g *guard) destination(address func(*call) (hostarch.Addr, uint)) rule {
+// destination checks the address that a call sends to. An address that cannot be read is the call's end: the guest may
+// make it readable a moment later. It may also change it after the check; then the network stack, which has no route but
+// loopback, answers ENETUNREACH.
+func (g *guard) destination(address func(*call) (hostarch.Addr, uint32, error)) rule {
 	return func(c *call) (uintptr, *kernel.SyscallControl, error) {
-		addr, size := address(c)
-		if to, ok := outside(c.task, addr, size); ok {
+		addr, size, err := address(c)
+		if err != nil {
+			return 0, nil, err
+		}
+		to, outside, err := destinationOf(c.task, addr, size)
+		switch {
+		case err != nil:
+			return 0, nil, err
+		case outside:
 			return g.violate(c, ruleNetwork, to)
 		}
 		return c.proceed()
@@ -69,8 +77,15 @@ func (g *guard) destinations(c *call) (uintptr, *kernel.SyscallControl, error) {
 	const sizeofMmsghdr = 64 // struct mmsghdr, include/linux/socket.h
 	vector, n := c.args[1].Pointer(), min(c.args[2].Uint(), linux.UIO_MAXIOV)
 	for i := range n {
-		addr, size := messageName(c.task, vector+hostarch.Addr(i)*sizeofMmsghdr)
-		if to, ok := outside(c.task, addr, size); ok {
+		addr, size, err := messageName(c.task, vector+hostarch.Addr(i)*sizeofMmsghdr)
+		if err != nil {
+			return 0, nil, err
+		}
+		to, outside, err := destinationOf(c.task, addr, size)
+		switch {
+		case err != nil:
+			return 0, nil, err
+		case outside:
 			return g.violate(c, ruleNetwork, to)
 		}
 	}
@@ -78,24 +93,25 @@ func (g *guard) destinations(c *call) (uintptr, *kernel.SyscallControl, error) {
 }
 
 // messageName reads msg_name and msg_namelen of a struct msghdr (recvmsg(2)).
-func messageName(t *kernel.Task, msg hostarch.Addr) (hostarch.Addr, uint) {
+func messageName(t *kernel.Task, msg hostarch.Addr) (hostarch.Addr, uint32, error) {
 	var b [12]byte
 	if _, err := t.CopyInBytes(msg, b[:]); err != nil {
-		return 0, 0 // the call itself will say EFAULT
+		return 0, 0, err
 	}
-	return hostarch.Addr(binary.LittleEndian.Uint64(b[:8])), uint(binary.LittleEndian.Uint32(b[8:]))
+	return hostarch.Addr(binary.LittleEndian.Uint64(b[:8])), binary.LittleEndian.Uint32(b[8:]), nil
 }
 
-// outside reads a socket address and says whether it is an IP address that is not the sandbox's own.
-func outside(t *kernel.Task, addr hostarch.Addr, size uint) (string, bool) {
+// destinationOf reads a socket address and says whether it is an IP address that is not the sandbox's own.
+func destinationOf(t *kernel.Task, addr hostarch.Addr, size uint32) (to string, outside bool, err error) {
 	if addr == 0 || size < 2 {
-		return "", false
+		return "", false, nil
 	}
 	b := make([]byte, min(size, 28)) // sizeof(struct sockaddr_in6)
 	if _, err := t.CopyInBytes(addr, b); err != nil {
-		return "", false
+		return "", false, err
 	}
-	return outsideAddress(b)
+	to, outside = outsideAddress(b)
+	return to, outside, nil
 }
 
 func outsideAddress(b []byte) (string, bool) {
