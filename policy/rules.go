@@ -23,7 +23,7 @@ func Enforced(p Plan) []Enforcement {
 	}
 	list := []Enforcement{
 		{RuleNetwork, network},
-		{RuleFile, "opening /etc/passwd, shadow, gshadow or sudoers, /root, /boot, the environment of another process, kernel memory and logs, /sys beyond what runtimes need, host devices"},
+		{RuleFile, "opening /etc/passwd, shadow, gshadow or sudoers, /root, /boot, the environment or memory of another process, kernel memory and logs, /sys beyond what runtimes need, host devices"},
 		{RulePrivilege, "mount, new namespaces and setns, becoming another user or group, raising capabilities, ptrace of a process that is no child, reading another process's memory, bpf, kernel modules, kexec, reboot"},
 		{"", "files outside /workspace, /tmp, /dev/shm and the image's runtimes; writing anywhere else; executing files in /tmp and /dev/shm"},
 		{"", "io_uring, perf, keyctl, userfaultfd, clock and host name changes, chroot, mknod, swapon, real-time priorities"},

@@ -112,9 +112,11 @@ func judgeSys(name string) fileVerdict {
 	return killFile
 }
 
-// judgeProc forbids the environment of other processes; a process may read its own.
+// judgeProc forbids the environment and the memory of other processes. A process may read its own, and write the memory
+// of one that it traces.
 func judgeProc(t *kernel.Task, name string) fileVerdict {
-	if path.Base(name) != "environ" {
+	base := path.Base(name)
+	if base != "environ" && base != "mem" {
 		return allowFile
 	}
 	pid, _, _ := strings.Cut(name[len("/proc/"):], "/")
@@ -122,7 +124,12 @@ func judgeProc(t *kernel.Task, name string) fileVerdict {
 	if err != nil {
 		return killFile
 	}
-	if kernel.ThreadID(n) == t.ThreadGroup().ID() {
+	switch target := t.PIDNamespace().TaskWithID(kernel.ThreadID(n)); {
+	case target == nil:
+		return killFile
+	case target.ThreadGroup() == t.ThreadGroup():
+		return allowFile
+	case base == "mem" && target.Tracer() != nil && target.Tracer().ThreadGroup() == t.ThreadGroup():
 		return allowFile
 	}
 	return killFile

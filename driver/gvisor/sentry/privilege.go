@@ -122,8 +122,10 @@ func (g *guard) ptrace(c *call) (uintptr, *kernel.SyscallControl, error) {
 	return c.proceed()
 }
 
+// otherProcess lets a process name itself, by the id of any of its threads.
 func (g *guard) otherProcess(c *call) (uintptr, *kernel.SyscallControl, error) {
-	if pid := kernel.ThreadID(c.args[0].Int()); pid != c.task.ThreadGroup().ID() {
+	pid := kernel.ThreadID(c.args[0].Int())
+	if target := c.task.PIDNamespace().TaskWithID(pid); target == nil || target.ThreadGroup() != c.task.ThreadGroup() {
 		return g.violate(c, rulePrivilege, fmt.Sprintf("process %d", pid))
 	}
 	return c.proceed()
