@@ -11,8 +11,8 @@ import (
 )
 
 // memoryWatch ends the sandbox when its memory goes beyond the limit. It is exact where a cgroup is not: it counts the
-// guest's pages (anonymous, /tmp, /dev/shm) and what the guest makes the Sentry's own heap grow by, but neither
-// /workspace, which has a quota of its own, nor the Sentry.
+// guest's pages (anonymous, /tmp, /dev/shm) and what the guest makes the Sentry's own heap grow by, goroutines included
+// (there is one for each thread and each timer), but neither /workspace, which has a quota of its own, nor the Sentry.
 type memoryWatch struct {
 	exceeded atomic.Bool
 	peak     atomic.Int64
@@ -27,8 +27,8 @@ const (
 	// many run at once.
 	killPatience = 200 * time.Millisecond
 
-	// heapAllowance is what the Sentry's Go heap needs for itself: measured at 20 MiB after a start and 80 MiB with 64
-	// processes of Python.
+	// heapAllowance is what the Sentry's Go heap and stacks need for itself: measured at 20 MiB after a start and 80 MiB
+	// with 64 processes of Python.
 	heapAllowance = 128 << 20
 
 	// forkAllowance is for each process beside the first: where a forked process writes to one page, the Sentry copies
@@ -38,7 +38,7 @@ const (
 
 // watch starts the watching goroutine, which lives as long as the process.
 func (m *memoryWatch) watch(b *box) {
-	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	heap := newHeapSample()
 	limit := b.req.MemoryBytes
 	go func() {
 		again := time.NewTicker(memoryInterval)
@@ -48,8 +48,7 @@ func (m *memoryWatch) watch(b *box) {
 			if err != nil {
 				panic("memory of the sandbox cannot be read: " + err.Error()) // fail closed
 			}
-			metrics.Read(sample)
-			total := int64(used) - b.ws.usedBytes() + max(0, int64(sample[0].Value.Uint64())-heapAllowance)
+			total := int64(used) - b.ws.usedBytes() + max(0, heap.bytes()-heapAllowance)
 			m.peak.Store(max(m.peak.Load(), total))
 			if total <= limit || total <= limit+forkAllowance*b.forked() {
 				over = 0
@@ -61,6 +60,21 @@ func (m *memoryWatch) watch(b *box) {
 			}
 		}
 	}()
+}
+
+// heapSample measures what this process's Go heap takes and the stacks of its goroutines, at the cost of microseconds.
+type heapSample []metrics.Sample
+
+func newHeapSample() heapSample {
+	return heapSample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
+}
+
+func (h heapSample) bytes() (total int64) {
+	metrics.Read(h)
+	for _, s := range h {
+		total += int64(s.Value.Uint64())
+	}
+	return total
 }
 
 // end ends this process if the kill does not end the sandbox soon: a task inside a system call that takes ever more
