@@ -48,7 +48,7 @@ func (d *decision) command() {
 	}
 	l, ok := languageOf(d.req, d.prof)
 	if !ok {
-		d.fault("no language is known for %q; name one of %s", or(d.req.Language, d.req.Code.Name), languageNames())
+		d.fault("no language is known for %q; name one of %s", or(d.req.Language, d.req.Code.Name), strings.Join(profile.LanguageNames(), ", "))
 		return
 	}
 	d.plan.Language = l.Name
@@ -133,12 +133,4 @@ func substitute(words []string, file, out string) []string {
 		done[i] = w
 	}
 	return done
-}
-
-func languageNames() string {
-	var names []string
-	for _, l := range profile.Languages() {
-		names = append(names, l.Name)
-	}
-	return strings.Join(names, ", ")
 }

@@ -9,11 +9,6 @@ import (
 	"github.com/silk-sandbox/silk/profile"
 )
 
-const (
-	maxCPUs      = 1024  // more than any machine that we know; it keeps infinity out
-	maxProcesses = 32768 // the usual pid_max, proc(5)
-)
-
 // minMemory is the least memory that may be asked for. No program of an image starts in less, and what says how a run
 // ended counts in MiB.
 const minMemory = 1 << 20
@@ -38,11 +33,11 @@ func (d *decision) limits() {
 	if asked.MemoryBytes > 0 && asked.MemoryBytes < minMemory {
 		d.fault("memory %s is too little; ask for at least %s", profile.FormatBytes(asked.MemoryBytes), profile.FormatBytes(minMemory))
 	}
-	if l.CPUs > maxCPUs {
-		d.fault("cpus %s is more than %d", formatFloat(l.CPUs), maxCPUs)
+	if l.CPUs > profile.MaxCPUs {
+		d.fault("cpus %s is more than %d", formatFloat(l.CPUs), profile.MaxCPUs)
 	}
-	if l.Processes > maxProcesses {
-		d.fault("processes %d is more than %d", l.Processes, maxProcesses)
+	if l.Processes > profile.MaxProcesses {
+		d.fault("processes %d is more than %d", l.Processes, profile.MaxProcesses)
 	}
 	if d.req.Deterministic {
 		l.CPUs = min(l.CPUs, 1) // two processors order threads by chance

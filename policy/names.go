@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/silk-sandbox/silk/profile"
 )
 
 // maxText is the longest argument or environment entry that Linux passes to a program: MAX_ARG_STRLEN, 32 pages, minus
@@ -129,21 +131,16 @@ func reserved(name string) bool {
 	return first == ".silk"
 }
 
-// parseEnv splits KEY=VALUE. The key is a name that every shell can read (POSIX.1-2017 section 8.1).
+// parseEnv splits KEY=VALUE.
 func parseEnv(entry string) (key, value string, err error) {
 	key, value, ok := strings.Cut(entry, "=")
 	if !ok {
 		return "", "", fmt.Errorf("environment %q is not KEY=VALUE", entry)
 	}
-	for i, c := range []byte(key) {
-		if c != '_' && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (i == 0 || c < '0' || c > '9') {
-			return "", "", fmt.Errorf("environment name %q is not letters, digits and _", key)
-		}
-	}
 	// The value may be a secret: it stands in no message.
 	switch {
-	case key == "":
-		return "", "", fmt.Errorf("environment %q has no name", entry)
+	case !profile.IsEnvName(key):
+		return "", "", fmt.Errorf("environment name %q is not letters, digits and _", key)
 	case strings.ContainsRune(value, 0):
 		return "", "", fmt.Errorf("environment variable %s holds a NUL byte", key)
 	case len(entry) > maxText:

@@ -105,12 +105,13 @@ func LanguageNamed(name string) (Language, bool) {
 	return Language{}, false
 }
 
-func languageList() string {
+// LanguageNames returns the names of all languages, in the order of documentation.
+func LanguageNames() []string {
 	names := make([]string, len(languages))
 	for i, l := range languages {
 		names[i] = l.Name
 	}
-	return strings.Join(names, ", ")
+	return names
 }
 
 // Detect says which language a piece of code is in: by the word after its Markdown fence, else by its file name, else

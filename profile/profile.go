@@ -43,6 +43,12 @@ type Limits struct {
 	OutputBytes    int64         // kept per channel
 }
 
+// What no run gets more of, whoever asks.
+const (
+	MaxCPUs      = 1024  // more than any machine that we know; it keeps infinity out
+	MaxProcesses = 32768 // the usual pid_max, proc(5)
+)
+
 // Defaults are the limits of a profile that says nothing.
 var Defaults = Limits{
 	Timeout:        120 * time.Second,

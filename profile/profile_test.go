@@ -95,6 +95,7 @@ func TestParse(t *testing.T) {
 		{name: "misspelt limit", yaml: "image: i\nlimits:\n  memroy: 1GiB", fault: `f.yaml:3: unknown key "memroy" in limits; did you mean "memory"?`},
 		{name: "ambiguous size", yaml: "image: i\nlimits: {memory: 512M}", fault: "f.yaml:2: \"512M\" is ambiguous; write 512MiB or 512MB"},
 		{name: "timeout without unit", yaml: "image: i\nlimits: {timeout: 30}", fault: `f.yaml:2: "30" has no unit; write 30s`},
+		{name: "processes beyond what a kernel numbers", yaml: "image: i\nlimits: {processes: 32769}", fault: `"32769" is not a number of processes between 1 and 32768`},
 		{name: "negative processes", yaml: "image: i\nlimits: {processes: -1}", fault: `f.yaml:2: "-1" is not a number of processes`},
 		{name: "no processors", yaml: "image: i\nlimits: {cpus: 0}", fault: `"0" is not a number of processors`},
 		{name: "network that no profile may default to", yaml: "image: i\nnetwork: allow", fault: `f.yaml:2: network "allow" is not deny or loopback`},
@@ -177,8 +178,8 @@ func TestNames(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]bool{"A": true, "_a1": true, "1a": false, "": false, "A=B": false, "A-B": false, "Ä": false} {
-		if got := envName(name); got != want {
-			t.Errorf("envName(%q) = %v", name, got)
+		if got := IsEnvName(name); got != want {
+			t.Errorf("IsEnvName(%q) = %v", name, got)
 		}
 	}
 }

@@ -31,8 +31,8 @@ func nameWord(s string) bool {
 	return true
 }
 
-// envName says whether every shell can read a variable of that name (POSIX.1-2017 section 8.1).
-func envName(s string) bool {
+// IsEnvName reports whether every shell can read a variable of that name (POSIX.1-2017 section 8.1).
+func IsEnvName(s string) bool {
 	for i, c := range []byte(s) {
 		if c != '_' && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (i == 0 || c < '0' || c > '9') {
 			return false
@@ -127,7 +127,7 @@ func readLanguage(d *strictyaml.Decoder, n strictyaml.Node) string {
 	if l, ok := LanguageNamed(name); ok {
 		return l.Name
 	}
-	d.Fail(n, "language %q is not known; known: %s", name, languageList())
+	d.Fail(n, "language %q is not known; known: %s", name, strings.Join(LanguageNames(), ", "))
 	return name
 }
 
@@ -167,18 +167,18 @@ func read[T any](d *strictyaml.Decoder, n strictyaml.Node, parse func(string) (T
 	return v
 }
 
-// ParseProcesses reads a number of processes and threads: 1 to 32768, the usual pid_max (proc(5)).
+// ParseProcesses reads a number of processes and threads: 1 to MaxProcesses.
 func ParseProcesses(text string) (int, error) {
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > 32768 {
-		return 0, fmt.Errorf("%q is not a number of processes between 1 and 32768", text)
+	if err != nil || n < 1 || n > MaxProcesses {
+		return 0, fmt.Errorf("%q is not a number of processes between 1 and %d", text, MaxProcesses)
 	}
 	return n, nil
 }
 
 func readEnv(d *strictyaml.Decoder, n strictyaml.Node, env map[string]string) {
 	d.Entries(n, "env", func(key string, at, value strictyaml.Node) {
-		if !envName(key) {
+		if !IsEnvName(key) {
 			d.Fail(at, "%q is not the name of an environment variable", key)
 		}
 		if value.Absent() {

@@ -119,11 +119,11 @@ func FormatTimeout(d time.Duration) string {
 	return s
 }
 
-// ParseCPUs reads a number of processors such as "0.5" or "2": at least 0.01, at most 1024.
+// ParseCPUs reads a number of processors such as "0.5" or "2": at least 0.01, at most MaxCPUs.
 func ParseCPUs(text string) (float64, error) {
 	f, err := strconv.ParseFloat(text, 64)
-	if err != nil || math.IsNaN(f) || f < 0.01 || f > 1024 {
-		return 0, fmt.Errorf("%q is not a number of processors between 0.01 and 1024; write one like 0.5", text)
+	if err != nil || math.IsNaN(f) || f < 0.01 || f > MaxCPUs {
+		return 0, fmt.Errorf("%q is not a number of processors between 0.01 and %d; write one like 0.5", text, MaxCPUs)
 	}
 	return f, nil
 }
