@@ -164,40 +164,37 @@ func (f ImageFile) add(t *image.Tree, dir *os.Root) ([]image.Package, error) {
 }
 
 func addLocal(dir *os.Root, name string, add func(file *os.File, size int64) (image.Package, error)) (image.Package, error) {
-	file, size, err := openRegular(dir, name)
+	file, info, err := openRegular(dir, name)
 	if err != nil {
 		return image.Package{}, err
 	}
 	defer file.Close()
-	return add(file, size)
+	return add(file, info.Size())
 }
 
 // openRegular opens a regular file; a fifo or device would block or have no end.
-func openRegular(dir *os.Root, name string) (*os.File, int64, error) {
+func openRegular(dir *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	info, err := dir.Stat(name)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, 0, errors.New("is not a regular file")
+		return nil, nil, errors.New("is not a regular file")
 	}
 	file, err := dir.Open(name)
-	if err != nil {
-		return nil, 0, err
-	}
-	return file, info.Size(), nil
+	return file, info, err
 }
 
 // maxImageFileBytes bounds an image file; it is written by hand.
 const maxImageFileBytes = 1 << 20
 
 func readSmall(dir *os.Root, name string) ([]byte, error) {
-	file, size, err := openRegular(dir, name)
+	file, info, err := openRegular(dir, name)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	if size > maxImageFileBytes {
+	if info.Size() > maxImageFileBytes {
 		return nil, fmt.Errorf("larger than %d bytes", maxImageFileBytes)
 	}
 	return io.ReadAll(io.LimitReader(file, maxImageFileBytes))
@@ -233,15 +230,11 @@ func (c CopiedFile) add(t *image.Tree, dir *os.Root) error {
 }
 
 func (c CopiedFile) addOne(t *image.Tree, dir *os.Root, name, dst string) error {
-	file, _, err := openRegular(dir, name)
+	file, info, err := openRegular(dir, name)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return err
-	}
 	mode := c.Mode
 	if mode == 0 {
 		mode = plainMode(info.Mode())

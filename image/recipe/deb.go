@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"strings"
 
@@ -53,6 +54,25 @@ func debData(r io.ReaderAt, size int64) (io.ReadCloser, error) {
 		offset += 60 + length + length%2
 	}
 	return nil, errors.New("no data member")
+}
+
+// readDeb calls read with the file system of the Debian package at path.
+func readDeb(path string, read func(data io.Reader) error) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	data, err := debData(f, info.Size())
+	if err != nil {
+		return err
+	}
+	defer data.Close()
+	return read(data)
 }
 
 func decompress(r io.Reader, extension string) (io.ReadCloser, error) {

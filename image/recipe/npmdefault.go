@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path"
 	"regexp"
 )
@@ -62,30 +61,17 @@ const maxDebFileBytes = 4 << 20
 
 // fileInDeb returns the content of one regular file of a Debian package.
 func fileInDeb(deb, name string) ([]byte, error) {
-	f, err := os.Open(deb)
-	if err != nil {
-		return nil, err
+	var text []byte
+	err := readDeb(deb, func(data io.Reader) error {
+		return eachEntry(data, func(h *tar.Header, r io.Reader) (err error) {
+			if path.Clean(h.Name) == name && h.Typeflag == tar.TypeReg {
+				text, err = io.ReadAll(io.LimitReader(r, maxDebFileBytes))
+			}
+			return err
+		})
+	})
+	if err == nil && text == nil {
+		err = fmt.Errorf("no file %s in the package", name)
 	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	data, err := debData(f, info.Size())
-	if err != nil {
-		return nil, err
-	}
-	defer data.Close()
-	for tr := tar.NewReader(data); ; {
-		h, err := tr.Next()
-		if errors.Is(err, io.EOF) {
-			return nil, fmt.Errorf("no file %s in the package", name)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if path.Clean(h.Name) == name && h.Typeflag == tar.TypeReg {
-			return io.ReadAll(io.LimitReader(tr, maxDebFileBytes))
-		}
-	}
+	return text, err
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -132,7 +131,10 @@ func decompressed(ctx context.Context, packages []Package, cache string) <-chan 
 			go func() {
 				defer close(s.done)
 				buffered := bufio.NewWriterSize(w, 1<<20)
-				err := copyDeb(buffered, p.item(cache, "").path)
+				err := readDeb(p.item(cache, "").path, func(data io.Reader) error {
+					_, err := io.Copy(buffered, data)
+					return err
+				})
 				w.CloseWithError(errors.Join(err, buffered.Flush()))
 			}()
 			select {
@@ -144,23 +146,4 @@ func decompressed(ctx context.Context, packages []Package, cache string) <-chan 
 		}
 	}()
 	return streams
-}
-
-func copyDeb(w io.Writer, path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	data, err := debData(f, info.Size())
-	if err != nil {
-		return err
-	}
-	defer data.Close()
-	_, err = io.Copy(w, data)
-	return err
 }
