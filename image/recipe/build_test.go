@@ -193,6 +193,9 @@ func TestBuildErrors(t *testing.T) {
 		{"an npm command that is elsewhere", func(a *archive, l *Lock, _ *Config) {
 			l.NPM[0] = a.publishNPM("n", "1.0.0", gzipped(t, tarOf(t, entry{name: "package/package.json", data: `{"name":"n","bin":"../x"}`})))
 		}, "is not a file of the package"},
+		{"an npm command whose name leads out", func(a *archive, l *Lock, _ *Config) {
+			l.NPM[0] = a.publishNPM("n", "1.0.0", gzipped(t, tarOf(t, entry{name: "package/x"}, entry{name: "package/package.json", data: `{"name":"n","bin":{"../sh":"x"}}`})))
+		}, `command "../sh" is not`},
 		{"an npm link", func(a *archive, l *Lock, _ *Config) {
 			l.NPM[0] = a.publishNPM("n", "1.0.0", gzipped(t, tarOf(t, entry{name: "package/x", kind: '2', link: "/etc"})))
 		}, "is not a regular file"},

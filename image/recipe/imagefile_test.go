@@ -107,7 +107,11 @@ func wheelOf(t *testing.T, files map[string]string, change func(files map[string
 	var buf bytes.Buffer
 	w := zip.NewWriter(&buf)
 	for name, data := range files {
-		f, err := w.Create(name)
+		h := &zip.FileHeader{Name: name, Method: zip.Deflate}
+		if strings.HasSuffix(name, ".link") {
+			h.SetMode(fs.ModeSymlink | 0o777)
+		}
+		f, err := w.CreateHeader(h)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -194,6 +198,7 @@ func TestAddWheelRefuses(t *testing.T) {
 		{"a file less", anywhere, func(f map[string]string) { delete(f, "x/__init__.py") }, "which is not in the wheel"},
 		{"no RECORD", anywhere, func(f map[string]string) { delete(f, "x-1.0.dist-info/RECORD") }, "no RECORD"},
 		{"a weak hash", anywhere, func(f map[string]string) { f["x-1.0.dist-info/RECORD"] = "x/__init__.py,md5=abc,1\n" }, "no sha256"},
+		{"a link", anywhere, func(f map[string]string) { f["x/a.link"] = "/etc/shadow" }, "inside the wheel"},
 		{"a name that leads out", anywhere, func(f map[string]string) { f["../evil.py"] = "evil" }, "inside the wheel"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
