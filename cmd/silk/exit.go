@@ -100,25 +100,30 @@ func (a *app) report(err error) int {
 	}
 	o := failure(err)
 	if a.json {
-		a.printOutcome(o)
+		_ = a.printOutcome(o) // it has been said, and the status is an error's already
 	}
 	a.errorf("%s", o.Message)
 	return o.ExitStatus()
 }
 
-// printOutcome prints the end of a run as the one JSON value, or as the last frames.
-func (a *app) printOutcome(o run.Outcome) {
+// printOutcome prints the end of a run as the one JSON value, or as the last frames. An error has been said.
+func (a *app) printOutcome(o run.Outcome) error {
 	if !a.jsonl {
-		a.printJSONLine(o)
-		return
+		return a.printJSONLine(o)
 	}
+	var before any
 	switch o.Kind {
 	case run.Denied:
-		a.printJSONLine(denialFrame{Type: "denial", Rule: o.Rule, Detail: o.Message})
+		before = denialFrame{Type: "denial", Rule: o.Rule, Detail: o.Message}
 	case run.Violated:
-		a.printJSONLine(violationFrame{Type: "violation", Rule: o.Rule, Syscall: o.Syscall, Detail: o.Argument})
+		before = violationFrame{Type: "violation", Rule: o.Rule, Syscall: o.Syscall, Detail: o.Argument}
 	}
-	a.printJSONLine(exitFrame{Type: "exit", Outcome: o})
+	if before != nil {
+		if err := a.printJSONLine(before); err != nil {
+			return err
+		}
+	}
+	return a.printJSONLine(exitFrame{Type: "exit", Outcome: o})
 }
 
 // failure is the outcome of a run that err kept from starting.
@@ -132,10 +137,12 @@ func failure(err error) run.Outcome {
 	return o
 }
 
-func (a *app) printJSONLine(v any) {
-	if _, err := a.out.Write(jsonLine(v)); err != nil {
+func (a *app) printJSONLine(v any) error {
+	_, err := a.out.Write(jsonLine(v))
+	if err != nil {
 		a.errorf("write the answer: %v", err)
 	}
+	return err
 }
 
 // printJSON prints the answer of a verb, for people to read and programs to parse.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"syscall"
 	"testing"
 
 	"github.com/silk-sandbox/silk/audit"
@@ -92,4 +93,35 @@ func FuzzConfig(f *testing.F) {
 			t.Error("no profiles")
 		}
 	})
+}
+
+// TestExitAs: a run's own status, unless the host is why its caller has nothing in hand.
+func TestExitAs(t *testing.T) {
+	full, gone, broken := error(syscall.ENOSPC), error(syscall.EPIPE), errors.New("x")
+	for _, test := range []struct {
+		name              string
+		outcome           run.Outcome
+		err, unsaid, lost error
+		want              int
+	}{
+		{"all well", run.Outcome{Kind: run.OK}, nil, nil, nil, 0},
+		{"the program's own status", run.Outcome{Kind: run.Failed, ExitCode: new(3)}, broken, full, full, 3},
+		{"an error after the run", run.Outcome{Kind: run.OK}, broken, nil, nil, 125},
+		{"an answer that could not be written", run.Outcome{Kind: run.OK}, nil, full, nil, 125},
+		{"output that could not be written", run.Outcome{Kind: run.Canceled}, nil, nil, full, 125},
+		{"the last of the output could not be written", run.Outcome{Kind: run.OK}, nil, nil, full, 125},
+		{"a reader that went away", run.Outcome{Kind: run.Canceled}, nil, nil, gone, 130},
+		{"a reader that went away at the end", run.Outcome{Kind: run.OK}, nil, nil, gone, 0},
+		{"a time-out with a full disk", run.Outcome{Kind: run.Timeout}, nil, nil, full, 124},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			status, end := 0, (*endError)(nil)
+			if errors.As(exitAs(test.outcome, test.err, test.unsaid, test.lost), &end) {
+				status = end.status
+			}
+			if status != test.want {
+				t.Errorf("status %d, want %d", status, test.want)
+			}
+		})
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -90,27 +91,35 @@ func (a *app) run(f *runFlags, cmd *cobra.Command, args []string) error {
 		lost = s.lost
 	}
 	plan, _ := h.decide(req) // as the engine did; the outcome has its refusal
-	a.show(f, outcome, told{plan: plan, guessed: f.guessed}, lost)
+	unsaid := a.show(f, outcome, told{plan: plan, guessed: f.guessed}, lost)
 	if f.trace {
 		trace.print(a.err)
 	}
 	if err = errors.Join(err, closeEngine()); err != nil && (outcome.Message == "" || !strings.Contains(err.Error(), outcome.Message)) {
 		a.errorf("after the run: %v", err) // what the outcome does not say already
 	}
-	if status := outcome.ExitStatus(); status != 0 {
-		return &endError{status}
+	return exitAs(outcome, err, unsaid, lost)
+}
+
+// exitAs is the end of silk after a run: the program's own, unless the host has kept silk from doing or saying what it
+// should. A reader that has gone away, unlike a full disk, is the user's doing.
+func exitAs(o run.Outcome, err, unsaid, lost error) error {
+	status := o.ExitStatus()
+	lostByHost := lost != nil && !errors.Is(lost, syscall.EPIPE)
+	if status == 0 && (err != nil || unsaid != nil) || (status == 0 || o.Kind == run.Canceled) && lostByHost {
+		status = run.Outcome{Kind: run.Error}.ExitStatus()
 	}
-	if err != nil {
-		return &endError{run.Outcome{Kind: run.Error}.ExitStatus()}
+	if status == 0 {
+		return nil
 	}
-	return nil
+	return &endError{status}
 }
 
 // show prints the end of a run: its outcome on stdout if JSON was asked for, and what people need on stderr. lost is why
-// output could not be written.
-func (a *app) show(f *runFlags, o run.Outcome, t told, lost error) {
+// output could not be written. An error is why the outcome could not; it has been said.
+func (a *app) show(f *runFlags, o run.Outcome, t told, lost error) (err error) {
 	if a.json {
-		a.printOutcome(o)
+		err = a.printOutcome(o)
 	}
 	if o.Kind != run.OK {
 		a.errorf("%s", a.bold(sentence(o, t)))
@@ -122,7 +131,7 @@ func (a *app) show(f *runFlags, o run.Outcome, t told, lost error) {
 		a.errorf("output could not be written: %v", lost)
 	}
 	if a.json {
-		return
+		return err
 	}
 	if f.artifacts == "" {
 		switch n := len(o.Artifacts); n {
@@ -132,11 +141,12 @@ func (a *app) show(f *runFlags, o run.Outcome, t told, lost error) {
 		default:
 			a.errorf("%d artifacts were not kept; --artifacts DIR receives them", n)
 		}
-		return
+		return nil
 	}
 	for _, art := range o.Artifacts {
 		a.errorf("artifact %s", artifactLine(art, f.artifacts))
 	}
+	return nil
 }
 
 // makeArtifacts makes the directory for artifacts and returns its absolute path.
