@@ -120,7 +120,8 @@ func (s *stand) checkRecorded(out Outcome, events string) record.Entry {
 		s.Fatal(err)
 	}
 	r := entry.Record
-	if r.Outcome.Kind != string(out.Kind) || r.Outcome.Rule != out.Rule || r.Schema != record.Schema || r.EndedAtMs < r.StartedAtMs || r.RequestSHA256 == "" {
+	if r.Outcome.Kind != string(out.Kind) || r.Outcome.Rule != out.Rule || r.Schema != record.Schema || r.EndedAtMs < r.StartedAtMs || r.RequestSHA256 == "" ||
+		r.Usage != record.Usage(out.Usage) {
 		s.Errorf("record %+v of outcome %+v", r, out)
 	}
 	list, err := audit.List(s.Context(), s.db(), audit.Filter{Run: out.Run})
@@ -692,6 +693,40 @@ func TestRecordNamesDecisions(t *testing.T) {
 	want = []record.Decision{{What: "denied", Text: denied.Message}}
 	if diff := cmp.Diff(want, s.checkRecorded(denied, "error").Record.Decisions); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestRecordHashes: a record says by hash whether two runs were asked for, allowed and fed the same.
+func TestRecordHashes(t *testing.T) {
+	s := newStand(t, nil)
+	hashes := func(change func(*policy.Request), stdin string) [3]string {
+		req := request("cat")
+		req.HasStdin = true
+		change(&req)
+		r := s.checkRecorded(s.run(req, IO{Stdin: strings.NewReader(stdin)}), "started completed").Record
+		if got, err := record.Hash(r.Policy); err != nil || r.PolicySHA256 != got || r.Policy.Network != "deny" || r.Policy.OutputBytes != 10<<20 {
+			t.Errorf("policy %+v with hash %s, want %s, %v", r.Policy, r.PolicySHA256, got, err)
+		}
+		return [3]string{r.RequestSHA256, r.PolicySHA256, r.Input.SHA256}
+	}
+	first := hashes(func(*policy.Request) {}, "a")
+	for _, test := range []struct {
+		name   string
+		change func(*policy.Request)
+		stdin  string
+		want   [3]bool // the request, the policy, the input differ
+	}{
+		{"the same", func(*policy.Request) {}, "a", [3]bool{}},
+		{"another argument", func(r *policy.Request) { r.Args = append(r.Args, "print:x") }, "a", [3]bool{true, false, true}},
+		{"less memory", func(r *policy.Request) { r.Limits.MemoryBytes = 64 << 20 }, "a", [3]bool{true, true, false}},
+		{"other input", func(*policy.Request) {}, "b", [3]bool{false, false, true}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := hashes(test.change, test.stdin)
+			if differ := [3]bool{got[0] != first[0], got[1] != first[1], got[2] != first[2]}; differ != test.want {
+				t.Errorf("request, policy, input differ: %v, want %v", differ, test.want)
+			}
+		})
 	}
 }
 
