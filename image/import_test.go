@@ -22,7 +22,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// entry is one line of an archive: "dir/", "link -> target", "hard => target", or "name=content".
+// header reads one line of an archive: "dir/", "link -> target", "hard => target", or "name=content".
 func header(line string) (*tar.Header, string) {
 	h := &tar.Header{Mode: 0o644, ModTime: time.Unix(1_000_000_000, 0)}
 	if name, target, ok := strings.Cut(line, " -> "); ok {

@@ -154,6 +154,7 @@ func TestDecide(t *testing.T) {
 		{name: "mount above the workspace", change: mount("/srv/data", "/"), owner: store, rule: RuleMount},
 		{name: "mount beside the workspace", change: mount("/srv/data", "/workspace-evil/x"), owner: store, rule: RuleMount},
 		{name: "mount out of the workspace", change: mount("/srv/data", "/workspace/../etc"), owner: store, rule: RuleMount},
+		{name: "mount target with NUL", change: mount("/srv/data", "/workspace/a\x00b"), owner: store, rule: RuleMount},
 		{name: "mount over silk's own", change: mount("/srv/data", "/workspace/.silk"), owner: store, rule: RuleMount},
 		{name: "relative mount", change: mount("data", ""), owner: store, unread: true},
 		{name: "two mounts on one target", change: func(r *Request) { r.Mounts = []Mount{{"/srv/data/a", "/workspace/x"}, {"/srv/data/b", "/workspace/x"}} }, owner: store, unread: true},

@@ -1,6 +1,7 @@
 package recipe
 
 import (
+	"archive/tar"
 	"context"
 	"errors"
 	"io/fs"
@@ -182,7 +183,7 @@ func TestBuildErrors(t *testing.T) {
 		}, "package zz-lib 2: received"},
 		{"a lock that leads out of the archive", func(_ *archive, l *Lock, _ *Config) { l.Packages[0].Path = "pool/../x" }, "not a pool path"},
 		{"a device node", func(a *archive, l *Lock, _ *Config) {
-			l.Packages[0] = a.publish("zz-lib", "3", debOf("", tarOf(t, entry{name: "./dev/mem", kind: tarBlock})))
+			l.Packages[0] = a.publish("zz-lib", "3", debOf("", tarOf(t, entry{name: "./dev/mem", kind: tar.TypeBlock})))
 		}, `entry "./dev/mem" refused`},
 		{"a name that leads out", func(a *archive, l *Lock, _ *Config) {
 			l.Packages[0] = a.publish("zz-lib", "3", debOf("", tarOf(t, entry{name: "./../../etc/x"})))
@@ -222,8 +223,6 @@ func TestBuildErrors(t *testing.T) {
 		})
 	}
 }
-
-const tarBlock = '4'
 
 func TestBuildCancelled(t *testing.T) {
 	a := newArchive(t)

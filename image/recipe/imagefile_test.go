@@ -306,6 +306,10 @@ func TestImageFileAdds(t *testing.T) {
 	if _, err := f.add(pythonTree(t), root); err == nil || !strings.Contains(err.Error(), "tree/link") {
 		t.Errorf("error = %v, want a refusal to follow a link out of the directory", err)
 	}
+	f.Files, f.Wheels = nil, []string{"tree"}
+	if _, err := f.add(pythonTree(t), root); err == nil || !strings.Contains(err.Error(), "wheel tree: is not a regular file") {
+		t.Errorf("error = %v, want a refusal to read a directory", err)
+	}
 }
 
 func TestImageFileLock(t *testing.T) {
