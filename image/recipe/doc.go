@@ -8,7 +8,8 @@
 //
 // [Build] downloads what is missing from the cache, verifies it, and unpacks it in pure Go: no shell, no maintainer
 // script, no chroot, no root. What maintainer scripts would have done and programs rely on is done by repair rules
-// (repair.go): alternatives, BLAS, certificates, user names without /etc/passwd.
+// (repair.go): alternatives, BLAS, certificates, user names without /etc/passwd. The image's own Python and Go compile
+// what they would else compile at each start, in a sandbox that [Config.Compile] provides.
 //
 // Only when a lock is refreshed ([Refresh]), when a locked version has left the archive, or when an image file names
 // Debian packages of its own, is apt asked to resolve dependencies, in a private configuration that leaves the host's
