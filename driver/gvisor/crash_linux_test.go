@@ -230,7 +230,7 @@ func TestKernelThatDiesAtOnce(t *testing.T) {
 	defer d.Close()
 	for range 20 {
 		release := d.Prepare(t.Context())
-		if _, err := d.Start(t.Context(), spec(root, "true")); err == nil || !strings.Contains(err.Error(), "sandbox kernel") {
+		if _, err := d.Start(t.Context(), spec(root, "true")); err == nil || !strings.Contains(err.Error(), "execute the sandbox kernel") { // what happened to it, not to us
 			t.Errorf("start with a kernel that dies: %v", err)
 		}
 		release()

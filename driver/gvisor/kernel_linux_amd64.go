@@ -94,20 +94,27 @@ func (k *kernel) place() (err error) {
 			return err
 		}
 	}
-	if err := wire.Send(k.sock, wire.Placed{}); err != nil && !errors.Is(err, unix.EPIPE) {
+	if err := wire.Send(k.sock, wire.Placed{}); err != nil && !peerGone(err) {
 		return fmt.Errorf("release sandbox kernel: %w", err)
 	}
 	return nil
 }
 
+// peerGone says whether err of a socket means that the process at its other end has died: ECONNRESET if it had a message
+// unread.
+func peerGone(err error) bool { return errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) }
+
+// firstFiles is how many descriptors the process is started with, most of them closed.
+const firstFiles = 256
+
 // fork starts the process with the given first descriptors.
 func (k *kernel) fork(h host, first []*os.File, sys *syscall.SysProcAttr) error {
-	files := make([]*os.File, 256) // index is the descriptor number in the child; nil is closed
+	files := make([]*os.File, firstFiles) // index is the descriptor number in the child; nil is closed
 	copy(files, first)
 	files[stage.SelfFD], files[stage.OtherFD] = h.first, h.exe
 	// This one gives the child's descriptor table its final size before it has threads: growing the table of a process
 	// with threads, ours or the child's, waits for a grace period of RCU (5-12 ms).
-	files[255] = h.null
+	files[firstFiles-1] = h.null
 	attr := &os.ProcAttr{Dir: "/", Env: []string{}, Files: files, Sys: sys}
 	args := []string{"silk-sentry", strconv.Itoa(k.cpus), strconv.Itoa(k.platformCPUs()), strconv.FormatUint(h.memory, 10)}
 	started := make(chan error, 1)
@@ -193,6 +200,8 @@ func explainStart(err error) error {
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES), errors.Is(err, unix.ENOSPC):
 		return fmt.Errorf("%w: start sandbox kernel in namespaces of its own: %w (allow unprivileged user namespaces: "+
 			"sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces>0, kernel.apparmor_restrict_unprivileged_userns=0; or run as root)", ErrUnusable, err)
+	case errors.Is(err, unix.EBADF), errors.Is(err, unix.EMFILE): // dup2(2) of a number beyond RLIMIT_NOFILE says EBADF
+		return fmt.Errorf("start sandbox kernel: %w (it needs %d open files: raise the limit, ulimit -n)", err, firstFiles)
 	}
 	return fmt.Errorf("start sandbox kernel: %w", err)
 }

@@ -153,7 +153,7 @@ func (d *Driver) send(s *sandbox, spec driver.Spec) (filled chan error, err erro
 	for i, f := range files {
 		fds[i] = int(f.Fd()) // makes the file blocking, which pipes to the Sentry are anyway
 	}
-	if err := wire.Send(s.kernel.sock, req, fds...); err != nil {
+	if err := wire.Send(s.kernel.sock, req, fds...); err != nil && !peerGone(err) { // awaitStart says what the kernel died of
 		return nil, errors.Join(fmt.Errorf("send request to sandbox kernel: %w", err), closeFile(fill), closeFile(drain))
 	}
 	if fill != nil {

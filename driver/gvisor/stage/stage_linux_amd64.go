@@ -52,6 +52,7 @@ func New(dirs []string, files []File, lastCap int) Stage {
 		{"make mounts private", unix.SYS_MOUNT, []any{"", "/", "", unix.MS_SLAVE | unix.MS_REC, 0}},
 		{"mount an empty root", unix.SYS_MOUNT, []any{"silk-root", at, "tmpfs", flags, "mode=0755,size=1M"}},
 		{"enter the empty root", unix.SYS_CHDIR, []any{at}},
+		{"set the mask of new files", unix.SYS_UMASK, []any{0o022}}, // the caller's may keep even us out of what is made here
 	}
 	for _, dir := range dirs {
 		calls = append(calls, call{"make /" + dir, unix.SYS_MKDIR, []any{dir, 0o755}})

@@ -94,6 +94,7 @@ func TestStageTakesEverythingAway(t *testing.T) {
 	}
 	const id = 65534
 	s := New([]string{"a", "a/b"}, []File{{"a/b/c", "content\n"}}, lastCap(t))
+	defer syscall.Umask(syscall.Umask(0o777)) // the stage makes its files readable whatever its caller's mask is
 	stdout, stderr, ok := output(t, s.ELF, look, &syscall.SysProcAttr{
 		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID,
 		Credential:  &syscall.Credential{Uid: id, Gid: id, NoSetGroups: true},
