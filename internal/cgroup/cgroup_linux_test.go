@@ -85,6 +85,35 @@ func TestSweepRemovesOnlyGroupsOfTheDead(t *testing.T) {
 	}
 }
 
+// TestSweepLooksIntoOtherSessions: a version 1 group is left where its maker was, which need not be where we are.
+func TestSweepLooksIntoOtherSessions(t *testing.T) {
+	top := t.TempDir()
+	self, err := current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead := maker{self.namespace, 1 << 22, 1}
+	left, lives := filepath.Join(top, "other", dead.name(1)), filepath.Join(top, "other", self.name(1))
+	for _, dir := range []string{left, lives, filepath.Join(top, "own")} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := &Root{Version: 1, self: self, dirs: map[string]string{}, points: map[string]string{}}
+	for _, c := range controllers {
+		r.dirs[c], r.points[c] = filepath.Join(top, "own"), top
+	}
+	if err := r.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(left); err == nil {
+		t.Error("the group of a dead silk in another session is still there")
+	}
+	if _, err := os.Stat(lives); err != nil {
+		t.Errorf("the group of a living silk in another session is gone: %v", err)
+	}
+}
+
 func TestNames(t *testing.T) {
 	m := maker{4026531836, 42, 777}
 	if got, ok := parseName(m.name(3)); !ok || got != m {

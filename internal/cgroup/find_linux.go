@@ -18,6 +18,7 @@ import (
 type Root struct {
 	Version int               // 1 or 2
 	dirs    map[string]string // parent directory by controller: memory, cpu, pids; all the same for version 2
+	points  map[string]string // version 1: where each controller's hierarchy is mounted
 	own     string            // version 1: this process's group in one hierarchy, if it can be seen
 	self    maker
 	next    atomic.Int64
@@ -42,7 +43,7 @@ func Find() (*Root, error) {
 	}
 	r := &Root{self: self}
 	if mounts["memory"].point != "" {
-		r.Version, r.dirs = 1, map[string]string{}
+		r.Version, r.dirs, r.points = 1, map[string]string{}, map[string]string{}
 		for _, c := range controllers {
 			m := mounts[c]
 			if m.point == "" {
@@ -52,7 +53,7 @@ func Find() (*Root, error) {
 			if unix.Access(dir, unix.W_OK) != nil {
 				return nil, fmt.Errorf("%w: %s is not writable", ErrUnavailable, dir)
 			}
-			r.dirs[c] = dir
+			r.dirs[c], r.points[c] = dir, m.point
 			if m.root == "/" && dir == filepath.Join(m.point, paths[c]) {
 				r.own = dir
 			}

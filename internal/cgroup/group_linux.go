@@ -236,31 +236,53 @@ const foreignAge = time.Hour
 
 // Sweep removes groups whose maker is gone, and kills what is in them. Groups of living silks are not touched, nor is
 // any group with processes whose maker is in another PID namespace: whether that one lives cannot be seen from here.
+// With version 1 it looks everywhere: groups are made in the maker's own, and that was another session's perhaps.
 func (r *Root) Sweep(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
 	var errs []error
-	for _, parent := range r.parents() {
-		entries, err := os.ReadDir(parent)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("list control groups: %w", err))
-			continue
-		}
-		for _, e := range entries {
-			m, ok := parseName(e.Name())
-			dir := filepath.Join(parent, e.Name())
+	for _, top := range r.tops() {
+		errs = append(errs, filepath.WalkDir(top, func(dir string, e fs.DirEntry, err error) error {
 			switch {
-			case !ok || !e.IsDir():
+			case dir != top && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)): // removed since it was listed, or another user's
+				return nil
+			case err != nil:
+				return fmt.Errorf("list control groups: %w", err)
+			case !e.IsDir() || dir == top:
+				return nil
+			}
+			m, ok := parseName(e.Name())
+			switch {
+			case !ok && r.Version == 1:
+				return nil
+			case !ok:
 			case m.namespace != r.self.namespace:
 				if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > foreignAge {
 					_ = unix.Rmdir(dir) // refused if a process is in it
 				}
 			case !alive(m):
-				errs = append(errs, removeDir(ctx, dir))
+				if err := removeDir(ctx, dir); !errors.Is(err, fs.ErrPermission) { // another user's
+					errs = append(errs, err)
+				}
 			}
-		}
+			return fs.SkipDir
+		}))
 	}
 	return errors.Join(errs...)
+}
+
+// tops are the directories below which groups of ours may be.
+func (r *Root) tops() (tops []string) {
+	for _, c := range controllers {
+		top := r.dirs[c]
+		if r.Version == 1 && r.points[c] != "" {
+			top = r.points[c]
+		}
+		if !slices.Contains(tops, top) {
+			tops = append(tops, top)
+		}
+	}
+	return tops
 }
 
 // current is this process as a maker of groups.
