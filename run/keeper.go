@@ -68,7 +68,16 @@ func (k *keeper) keep(p []byte) error {
 	}
 	n, err := k.file.Write(p)
 	k.kept += int64(n)
+	if err != nil {
+		err = errors.Join(err, k.giveBack())
+	}
 	return err
+}
+
+// giveBack shortens the file of a prefix that has met the end of the disk, so that the run can still be recorded.
+func (k *keeper) giveBack() error {
+	k.kept = max(0, k.kept-memoryBytes)
+	return k.file.Truncate(k.kept)
 }
 
 // spill moves the prefix to the file. On error the prefix stays whole in memory.
