@@ -42,6 +42,10 @@ func openHost(path string) (h host, err error) {
 			err = errors.Join(err, h.close())
 		}
 	}()
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(fd, &fs); err == nil && fs.Flags&unix.ST_NOEXEC != 0 {
+		return h, fmt.Errorf("sandbox kernel %s: its file system is mounted noexec", path)
+	}
 	if h.stage, err = newStage(); err != nil {
 		return h, err
 	}

@@ -2,11 +2,35 @@ package gvisor
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/silk-sandbox/silk/internal/testenv"
 )
+
+func TestOpenHostOnNoexec(t *testing.T) {
+	testenv.Require(t, testenv.Root)
+	dir := t.TempDir()
+	if err := unix.Mount("test", dir, "tmpfs", unix.MS_NOEXEC, ""); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	}()
+	path := filepath.Join(dir, "sentry")
+	if err := os.WriteFile(path, nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openHost(path); err == nil || !strings.Contains(err.Error(), "noexec") {
+		t.Errorf("openHost of a file on a file system mounted noexec: %v", err)
+	}
+}
 
 // TestForkWithFewFiles: the process gets descriptors of high numbers, which an ordinary limit can forbid.
 func TestForkWithFewFiles(t *testing.T) {
