@@ -395,9 +395,10 @@ func TestExport(t *testing.T) {
 		t.Errorf("over another layout: error is %v", err)
 	}
 	canceled, cancel := context.WithCancel(t.Context())
-	cancel()
+	defer cancel()
 	nowhere := t.TempDir()
-	if err := store.ExportLayout(canceled, "lab:sample", filepath.Join(nowhere, "x"), nil); !errors.Is(err, context.Canceled) {
+	err = store.ExportLayout(canceled, "lab:sample", filepath.Join(nowhere, "x"), func(int64, int64, string) { cancel() })
+	if !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled: error is %v", err)
 	}
 	if left := filesBelow(t, nowhere); len(left) > 0 {
