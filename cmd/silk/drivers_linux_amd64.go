@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/driver/gvisor"
@@ -16,7 +15,7 @@ func hostDrivers(cfg driverConfig) (hostTools, error) {
 		return hostTools{WhyNone: err}, nil
 	}
 	if err != nil {
-		return hostTools{}, &hostError{fmt.Errorf("%w (free space there, or choose another state directory with --home or SILK_HOME)", err)}
+		return hostTools{}, &hostError{err}
 	}
 	return hostTools{
 		Drivers: []driver.Driver{g}, Sweep: g.Sweep, Close: g.Close,

@@ -44,7 +44,7 @@ func openHost(path string) (h host, err error) {
 	}()
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(fd, &fs); err == nil && fs.Flags&unix.ST_NOEXEC != 0 {
-		return h, fmt.Errorf("sandbox kernel %s: its file system is mounted noexec", path)
+		return h, fmt.Errorf("sandbox kernel %s: its file system is mounted noexec; choose another state directory with --home or SILK_HOME", path)
 	}
 	if h.stage, err = newStage(); err != nil {
 		return h, err

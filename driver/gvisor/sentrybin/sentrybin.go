@@ -69,11 +69,11 @@ func extract(home, digest string) (string, error) {
 	if sum := sha256.Sum256(content); !bytes.Equal([]byte(hex.EncodeToString(sum[:])), []byte(digest)) {
 		return "", fmt.Errorf("embedded sandbox kernel is not the one that silk was built with: build again")
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return "", fmt.Errorf("unpack sandbox kernel: %w", err)
+	if err = os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
+		err = write(path, content)
 	}
-	if err := write(path, content); err != nil {
-		return "", fmt.Errorf("unpack sandbox kernel: %w", err)
+	if err != nil {
+		return "", fmt.Errorf("unpack sandbox kernel: %w (free space there, or choose another state directory with --home or SILK_HOME)", err)
 	}
 	return path, check(path, info.Size())
 }

@@ -128,3 +128,17 @@ func TestWriteLeavesNothingElse(t *testing.T) {
 		t.Errorf("mode %v, %v, want %o", info.Mode(), err, executable)
 	}
 }
+
+func TestWriteThatFailsLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, name)
+	if err := os.Mkdir(path, 0o700); err != nil { // what cannot be replaced by a file
+		t.Fatal(err)
+	}
+	if err := write(path, []byte("kernel")); err == nil {
+		t.Error("a directory was replaced")
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("%d entries, %v, want the directory alone", len(entries), err)
+	}
+}

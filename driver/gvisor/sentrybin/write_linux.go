@@ -39,7 +39,9 @@ func write(path string, content []byte) error {
 		// is none; the same bytes again harm nobody.
 		next := fmt.Sprintf("%s.%d", path, os.Getpid())
 		if err = link(next); err == nil {
-			err = os.Rename(next, path)
+			if err = os.Rename(next, path); err != nil {
+				err = errors.Join(err, os.Remove(next))
+			}
 		}
 	}
 	if err != nil {
