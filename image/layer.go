@@ -87,7 +87,8 @@ func (l *layer) entry(header *tar.Header, content io.Reader) error {
 		return &RefusedError{header.Name, err}
 	}
 	if l.whiteouts && strings.HasPrefix(path.Base(name), whiteout) {
-		return refusal(header.Name, l.white(name))
+		l.white(name)
+		return nil
 	}
 	if l.whiteouts && strings.Contains(name, aufsOwn) {
 		return nil
@@ -159,24 +160,20 @@ func (l *layer) add(name string, header *tar.Header, content io.Reader) error {
 }
 
 // white applies a whiteout to what lower layers left.
-func (l *layer) white(name string) error {
+func (l *layer) white(name string) {
 	dir, base := path.Split(name)
 	entry, ok := l.tree.Stat(dir)
 	if !ok || !entry.Mode.IsDir() {
-		return nil
+		return
 	}
 	if base == opaqueWhiteout {
 		l.prune(entry.node)
-		return nil
+		return
 	}
 	base = strings.TrimPrefix(base, whiteout)
-	if base == "" || base == "." || base == ".." {
-		return ErrName
-	}
 	if child := entry.node.children[base]; child != nil {
 		l.pruneChild(entry.node, base, child)
 	}
-	return nil
 }
 
 // prune removes below a directory all that this layer did not make.

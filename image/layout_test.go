@@ -297,15 +297,32 @@ func TestLayoutRefuses(t *testing.T) {
 	}
 }
 
-func TestArm64IsRefused(t *testing.T) {
-	img, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{OS: "linux", Architecture: "arm64"})
-	if err != nil {
-		t.Fatal(err)
+func TestAnotherPlatformIsRefused(t *testing.T) {
+	for _, config := range []v1.ConfigFile{{OS: "linux", Architecture: "arm64"}, {OS: "windows", Architecture: "amd64"}} {
+		img, err := mutate.ConfigFile(empty.Image, &config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, err = importBytes(t, asDockerArchive(t, img), ImportConfig{})
+		var refused *RefusedError
+		if !errors.As(err, &refused) || !strings.Contains(err.Error(), config.OS+"/"+config.Architecture) {
+			t.Errorf("error is %v", err)
+		}
 	}
-	_, _, err = importBytes(t, asDockerArchive(t, img), ImportConfig{})
-	var refused *RefusedError
-	if !errors.As(err, &refused) || !strings.Contains(err.Error(), "linux/arm64") {
-		t.Errorf("error is %v", err)
+}
+
+func TestNestedIndexes(t *testing.T) {
+	index := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: linuxAMD64(t, archive(t, "a=1"))})
+	for depth := 1; depth <= maxIndexDepth+1; depth++ { // index.json is the outermost
+		dir := t.TempDir()
+		if _, err := layout.Write(dir, index); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err := importPath(t, dir, ImportConfig{})
+		if fits := depth <= maxIndexDepth; (err == nil) != fits || err != nil && !strings.Contains(err.Error(), "nested more than 4 deep") {
+			t.Errorf("%d indexes: error is %v", depth, err)
+		}
+		index = mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: index})
 	}
 }
 
