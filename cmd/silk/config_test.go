@@ -34,6 +34,35 @@ func TestDocumentedConfiguration(t *testing.T) {
 	}
 }
 
+// The user's file comes before the host's, and one that was named before both.
+func TestWhichConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	user, named := filepath.Join(dir, "silk", "config.yaml"), filepath.Join(dir, "named.yaml")
+	for _, err := range []error{os.Mkdir(filepath.Dir(user), 0o700), os.WriteFile(user, nil, 0o600), os.WriteFile(named, nil, 0o600)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct{ flag, env, want string }{{"", "", user}, {"", named, named}, {named, user, named}} {
+		a := &app{configFlag: test.flag, env: func(name string) string {
+			return map[string]string{"SILK_CONFIG": test.env, "XDG_CONFIG_HOME": dir}[name]
+		}}
+		if c, err := a.loadConfig(); err != nil || c.file != test.want {
+			t.Errorf("with --config %q and SILK_CONFIG %q: %s, %v; want %s", test.flag, test.env, c.file, err, test.want)
+		}
+	}
+}
+
+// Code is read into memory, so only so much of it.
+func TestCodeIsBounded(t *testing.T) {
+	for size, fits := range map[int]bool{maxCode: true, maxCode + 1: false} {
+		code, err := readCode(strings.NewReader(strings.Repeat("x", size)), "x")
+		if (err == nil) != fits || fits && len(code) != size {
+			t.Errorf("%d bytes: read %d, %v", size, len(code), err)
+		}
+	}
+}
+
 func TestHome(t *testing.T) {
 	tests := []struct {
 		name, flag, env, config, want string
