@@ -134,12 +134,8 @@ func (a *app) show(f *runFlags, o run.Outcome, t told, lost error) (err error) {
 		return err
 	}
 	if f.artifacts == "" {
-		switch n := len(o.Artifacts); n {
-		case 0:
-		case 1:
-			a.errorf("1 artifact was not kept; --artifacts DIR receives it")
-		default:
-			a.errorf("%d artifacts were not kept; --artifacts DIR receives them", n)
+		if note := notKept(o.Artifacts); note != "" {
+			a.errorf("%s", note)
 		}
 		return nil
 	}

@@ -132,6 +132,9 @@ func limitNote(name string, n int64, l profile.Limits) string {
 	case "files_refused":
 		return fmt.Sprintf("opening a file was refused %s (rule file)", times(n))
 	case "artifacts_omitted":
+		if n == 1 {
+			return "1 artifact could not be kept"
+		}
 		return fmt.Sprintf("%d artifacts could not be kept", n)
 	case "workspace_lost":
 		return "the files in /workspace were lost with the sandbox"
@@ -144,6 +147,23 @@ func times(n int64) string {
 		return "once"
 	}
 	return fmt.Sprintf("%d times", n)
+}
+
+// notKept says what a run without --artifacts could have left with it.
+func notKept(artifacts []run.Artifact) string {
+	n := 0
+	for _, a := range artifacts {
+		if a.Omitted == "" && a.Type == "file" {
+			n++
+		}
+	}
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return "1 artifact was not kept; --artifacts DIR receives it"
+	}
+	return fmt.Sprintf("%d artifacts were not kept; --artifacts DIR receives them", n)
 }
 
 // artifactLine describes one artifact; dir is where copies are, or "".

@@ -64,3 +64,17 @@ func TestLimitNotes(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestNotKept: what --artifacts would not receive either is not promised.
+func TestNotKept(t *testing.T) {
+	file, large, link := run.Artifact{Type: "file"}, run.Artifact{Type: "file", Omitted: "larger than"}, run.Artifact{Type: "symlink"}
+	for want, artifacts := range map[string][]run.Artifact{
+		"": {large, link},
+		"1 artifact was not kept; --artifacts DIR receives it":     {large, file, link},
+		"2 artifacts were not kept; --artifacts DIR receives them": {file, file, large},
+	} {
+		if got := notKept(artifacts); got != want {
+			t.Errorf("%d artifacts: %q, want %q", len(artifacts), got, want)
+		}
+	}
+}
