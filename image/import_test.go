@@ -420,9 +420,11 @@ func TestImportDirectory(t *testing.T) {
 	if _, _, err := importPath(t, dir, ImportConfig{}); !errors.Is(err, ErrSpecial) || !errors.As(err, &refused) || refused.Entry != "usr/fifo" {
 		t.Errorf("fifo: %v", err)
 	}
-	must(os.Chmod(filepath.Join(dir, "usr/bin/tool"), 0o755|fs.ModeSetuid))
-	if _, _, err := importPath(t, dir, ImportConfig{DropSpecial: true}); !errors.Is(err, ErrSetuid) || !errors.As(err, &refused) || refused.Entry != "usr/bin/tool" {
-		t.Errorf("setuid: %v", err)
+	for _, bit := range []fs.FileMode{fs.ModeSetuid, fs.ModeSetgid} {
+		must(os.Chmod(filepath.Join(dir, "usr/bin/tool"), 0o755|bit))
+		if _, _, err := importPath(t, dir, ImportConfig{DropSpecial: true}); !errors.Is(err, ErrSetuid) || !errors.As(err, &refused) || refused.Entry != "usr/bin/tool" {
+			t.Errorf("%v: %v", bit, err)
+		}
 	}
 	_, meta, err = importPath(t, dir, ImportConfig{DropSpecial: true, DropSetuid: true})
 	must(err)

@@ -142,7 +142,7 @@ func TestVerifyFindsDamage(t *testing.T) {
 }
 
 func TestVerifyRefusesWhatATreeCannotWrite(t *testing.T) {
-	const mode, owner = 4, 24 // offsets in a compact inode
+	const xattrs, mode, block, owner = 2, 4, 16, 24 // offsets in a compact inode
 	for _, test := range []struct {
 		name   string
 		offset int
@@ -151,6 +151,8 @@ func TestVerifyRefusesWhatATreeCannotWrite(t *testing.T) {
 		{"setuid", mode, []byte{0xed, 0x89}}, // 0104755
 		{"owned by a user", owner, []byte{1}},
 		{"a device", mode, []byte{0xa4, 0x21}}, // 020644
+		{"extended attributes", xattrs, []byte{3}},
+		{"content outside of the file", block, []byte{0xff, 0xff}},
 		{"inline content", 0, []byte{2 << 1}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -165,6 +167,7 @@ func TestVerifyRefusesWhatATreeCannotWrite(t *testing.T) {
 				at -= 32
 			}
 			copy(raw[at+test.offset:], test.value)
+			copy(raw[at+32+12:], "\x01\x01\x00\x00a") // an empty user.a, behind inode and header: for who says that it has any
 			if _, err := store.Put(t.Context(), func(w io.Writer) error { _, err := w.Write(raw); return err }, Meta{}, "bad"); err != nil {
 				t.Fatal(err)
 			}

@@ -59,6 +59,7 @@ func TestTreeFollowsLinkedParentsInsideOnly(t *testing.T) {
 	}{
 		{"usr-merge", "/bin", "usr/bin", "/bin/sh", "/usr/bin/sh"},
 		{"absolute target", "/lib", "/usr/lib", "/lib/x/y", "/usr/lib/x/y"},
+		{"absolute target, from below the root", "/opt/lib", "/usr/lib", "/opt/lib/x", "/usr/lib/x"},
 		{"target above the root", "/up", "../../../etc", "/up/passwd", "/etc/passwd"},
 		{"target with dots", "/a/b", "./../c/./d", "/a/b/f", "/c/d/f"},
 		{"the root itself", "/self", "/", "/self/f", "/f"},
@@ -76,6 +77,30 @@ func TestTreeFollowsLinkedParentsInsideOnly(t *testing.T) {
 				t.Errorf("Stat(%s) = %+v", test.add, same)
 			}
 		})
+	}
+}
+
+func TestTreeKeepsModesAndTimes(t *testing.T) {
+	tree := newTree(t)
+	const all = fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky
+	old := time.Unix(1_000_000_000, 999)
+	if err := errors.Join(
+		tree.AddDir("/tmp", all),
+		tree.AddFile("/old", all, old, strings.NewReader("")),
+		tree.AddFile("/late", 0o4600, tree.Epoch().Add(time.Second), strings.NewReader("")),
+		tree.AddFile("/before 1970", 0, time.Unix(-1, 0), strings.NewReader("")),
+	); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]Entry{
+		"/tmp":         {Mode: fs.ModeDir | fs.ModePerm | fs.ModeSticky, ModTime: tree.Epoch()},
+		"/old":         {Mode: fs.ModePerm, ModTime: old.Truncate(time.Second)},
+		"/late":        {Mode: 0o600, ModTime: tree.Epoch()},
+		"/before 1970": {ModTime: tree.Epoch()},
+	} {
+		if got, _ := tree.Lookup(name); got.Mode != want.Mode || !got.ModTime.Equal(want.ModTime) {
+			t.Errorf("%s: %v at %v, want %v at %v", name, got.Mode, got.ModTime, want.Mode, want.ModTime)
+		}
 	}
 }
 

@@ -300,6 +300,24 @@ func TestFillLimits(t *testing.T) {
 	}
 }
 
+// Neither a path nor a directory is held in memory at any length: both are refused before the limit of entries is.
+func TestFillLimitsNames(t *testing.T) {
+	f := filler{lim: FillLimits{}.withDefaults()}
+	var limit *LimitError
+	if err := f.reserve(strings.Repeat("x", maxPathBytes+1)); !errors.As(err, &limit) || limit.What != "path" {
+		t.Errorf("got %v, want a limit on the path", err)
+	}
+	d := t.TempDir()
+	write(t, filepath.Join(d, "a"), "x")
+	write(t, filepath.Join(d, "b"), "x")
+	tr, err := openTree(d)
+	must(t, err)
+	defer tr.close()
+	if err := tr.read(1); !errors.Is(err, errTooMany) {
+		t.Errorf("got %v, want two names to be too many for one", err)
+	}
+}
+
 func TestFillSparse(t *testing.T) {
 	d := t.TempDir()
 	write(t, filepath.Join(d, "hole"), "x")
