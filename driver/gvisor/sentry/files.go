@@ -2,6 +2,8 @@ package sentry
 
 import (
 	"errors"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/abi/linux"
@@ -82,6 +84,9 @@ func (g *guard) openOnce(t *kernel.Task, root, start vfs.VirtualDentry, name str
 	if err != nil {
 		return 0, allowFile, where, err
 	}
+	if d.magic && leadsToLink(t, where) {
+		return 0, allowFile, where, linuxerr.ELOOP
+	}
 	file, err := t.Kernel().VFS().OpenAt(t, t.Credentials(), &vfs.PathOperation{Root: root, Start: d.dir, Path: fspath.Parse(d.name), FollowFinalSymlink: d.magic}, &vfs.OpenOptions{
 		Flags: flags | linux.O_LARGEFILE,
 		Mode:  linux.FileMode(mode & (0o777 | linux.S_ISUID | linux.S_ISGID | linux.S_ISVTX) &^ t.FSContext().Umask()),
@@ -106,6 +111,33 @@ func (g *guard) openOnce(t *kernel.Task, root, start vfs.VirtualDentry, name str
 	}
 	fd, err = t.NewFDFrom(0, file, kernel.FDFlags{CloseOnExec: flags&linux.O_CLOEXEC != 0})
 	return fd, allowFile, where, err
+}
+
+// leadsToLink says whether a magic link is that of a descriptor which is a symbolic link itself (O_PATH and O_NOFOLLOW).
+// Linux does not follow that one, and the Sentry would: to a name that no walk of ours has seen.
+func leadsToLink(t *kernel.Task, name string) bool {
+	parts := strings.Split(name, "/") // /proc/PID/fd/N, /proc/PID/task/TID/fd/N
+	if len(parts) < 5 || parts[len(parts)-2] != "fd" {
+		return false
+	}
+	tid, err1 := strconv.ParseInt(parts[len(parts)-3], 10, 32)
+	fd, err2 := strconv.ParseInt(parts[len(parts)-1], 10, 32)
+	task := t.PIDNamespace().TaskWithID(kernel.ThreadID(tid))
+	if err1 != nil || err2 != nil || task == nil {
+		return false
+	}
+	var file *vfs.FileDescription
+	task.WithMuLocked(func(task *kernel.Task) {
+		if table := task.FDTable(); table != nil { // it is not ending
+			file, _ = table.Get(int32(fd))
+		}
+	})
+	if file == nil {
+		return false
+	}
+	defer file.DecRef(t)
+	st, err := file.Stat(t, vfs.StatOptions{Mask: linux.STATX_TYPE})
+	return err == nil && st.Mode&linux.S_IFMT == linux.S_IFLNK
 }
 
 // nameOf is the absolute path of an object in the sandbox's own mount namespace, however it was reached.
