@@ -20,11 +20,15 @@ type driverConfig struct {
 // hostTools is what this host gives to runs.
 type hostTools struct {
 	Drivers []driver.Driver
-	WhyNone error                            // why there is no driver
-	Sweep   func(context.Context) error      // removes what crashed runs left; may be nil
-	Kernel  func() fact                      // which sandbox kernel is used, for doctor; may be nil
-	Close   func() error                     // releases what drivers hold; may be nil
-	Prune   func(dry bool) ([]string, error) // removes what earlier versions of silk left, or names it; may be nil
+	WhyNone error                       // why there is no driver
+	Sweep   func(context.Context) error // removes what crashed runs left; may be nil
+
+	// Leftovers names what Sweep would remove; nil if Sweep is.
+	Leftovers func() ([]string, error)
+
+	Kernel func() fact                      // which sandbox kernel is used, for doctor; may be nil
+	Close  func() error                     // releases what drivers hold; may be nil
+	Prune  func(dry bool) ([]string, error) // removes what earlier versions of silk left, or names it; may be nil
 }
 
 // fact is one thing that doctor found out.

@@ -18,7 +18,7 @@ func hostDrivers(cfg driverConfig) (hostTools, error) {
 		return hostTools{}, &hostError{err}
 	}
 	return hostTools{
-		Drivers: []driver.Driver{g}, Sweep: g.Sweep, Close: g.Close,
+		Drivers: []driver.Driver{g}, Sweep: g.Sweep, Leftovers: g.Leftovers, Close: g.Close,
 		Kernel: func() fact { return kernelFact(cfg.Home, cfg.Sentry) },
 		Prune:  func(dry bool) ([]string, error) { return sentrybin.Prune(cfg.Home, dry) },
 	}, nil

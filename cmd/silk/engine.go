@@ -108,8 +108,11 @@ func systemStores(c config) []string {
 		prefix := filepath.Dir(filepath.Dir(exe))
 		dirs = append(dirs, filepath.Join(prefix, "lib/silk/images"), filepath.Join(prefix, "share/silk/images"), filepath.Join(prefix, ".silk/images")) // the last is a checkout's own
 	}
-	return append(dirs, "/usr/lib/silk/images", "/usr/share/silk/images", filepath.Join(rootHome, "images"))
+	return append(dirs, hostStores...)
 }
+
+// hostStores are the places that do not depend on where silk is. Tests have none.
+var hostStores = []string{"/usr/lib/silk/images", "/usr/share/silk/images", filepath.Join(rootHome, "images")}
 
 func openStores(c config, home string) (imageStores, error) {
 	own := filepath.Join(home, "images")

@@ -25,7 +25,7 @@ complete records and tagged images are never touched, nor is anything of a run t
 
 // gcAnswer is the JSON of `silk gc`. What it lists is removed or, in a dry run, would be.
 type gcAnswer struct {
-	Swept   bool     `json:"swept"`   // control groups of crashed runs were looked for and removed
+	Groups  []string `json:"groups"`  // control groups of crashed runs
 	Runs    []string `json:"runs"`    // whose records had no end
 	Files   []string `json:"files"`   // of crashed runs
 	Kernels []string `json:"kernels"` // sandbox kernels of earlier versions
@@ -42,9 +42,14 @@ func (a *app) gc(dryRun bool) error {
 	defer done()
 	var errs []error // none keeps the rest from being done
 	keep := func(err error) { errs = append(errs, err) }
-	answer := gcAnswer{Swept: h.tools.Sweep != nil && !dryRun}
-	if answer.Swept {
-		keep(h.tools.Sweep(a.ctx))
+	answer := gcAnswer{Groups: []string{}}
+	if h.tools.Sweep != nil {
+		groups, err := h.tools.Leftovers()
+		keep(err)
+		answer.Groups = append(answer.Groups, groups...)
+		if !dryRun {
+			keep(h.tools.Sweep(a.ctx))
+		}
 	}
 	left, err := run.Recover(a.ctx, h.home, dryRun)
 	keep(err)
@@ -76,7 +81,7 @@ func (a *app) printGC(answer gcAnswer) error {
 	for _, id := range answer.Runs {
 		lines = append(lines, completed+" run "+id+", whose silk was killed")
 	}
-	for _, file := range answer.Files {
+	for _, file := range append(answer.Groups, answer.Files...) {
 		lines = append(lines, removed+" "+printable(file))
 	}
 	for _, kernel := range answer.Kernels {

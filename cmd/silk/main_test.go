@@ -21,15 +21,17 @@ var update = flag.Bool("update", false, "rewrite the golden parts of testdata/*.
 // TestMain lets the scripts call silk, in three builds: with a fake driver, with one that cannot keep everything and meets
 // trouble, and as on a host where nothing can run.
 func TestMain(m *testing.M) {
+	hostStores = nil
 	with := func(tools hostTools) func() {
 		return func() { os.Exit(newApp(func(driverConfig) (hostTools, error) { return tools, nil }).main(os.Args[1:])) }
 	}
 	testscript.Main(m, map[string]func(){
 		"silk": with(hostTools{Drivers: []driver.Driver{&drivertest.Fake{}}}),
 		"silk-weak": with(hostTools{
-			Drivers: []driver.Driver{weak{&drivertest.Fake{}}},
-			Sweep:   func(context.Context) error { return errors.New("a control group is busy") },
-			Prune:   func(bool) ([]string, error) { return []string{"/an/old/kernel"}, nil },
+			Drivers:   []driver.Driver{weak{&drivertest.Fake{}}},
+			Sweep:     func(context.Context) error { return errors.New("a control group is busy") },
+			Leftovers: func() ([]string, error) { return []string{"/cgroup/silk-1"}, nil },
+			Prune:     func(bool) ([]string, error) { return []string{"/an/old/kernel"}, nil },
 		}),
 		"silk-nowhere": with(hostTools{WhyNone: missingf("silk runs programs on Linux on amd64 only")}),
 	})

@@ -27,5 +27,8 @@ func (*Driver) Close() error { return nil }
 // Prepare starts a sandbox kernel ahead of a run.
 func (*Driver) Prepare(context.Context) (release func()) { return func() {} }
 
+// Leftovers names what Sweep would remove.
+func (*Driver) Leftovers() ([]string, error) { return nil, supported() }
+
 // Sweep removes what a crashed silk left behind.
 func (*Driver) Sweep(context.Context) error { return supported() }

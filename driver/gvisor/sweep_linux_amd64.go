@@ -19,3 +19,15 @@ func (d *Driver) Sweep(ctx context.Context) error {
 	}
 	return groups.Sweep(ctx)
 }
+
+// Leftovers names what Sweep would remove.
+func (d *Driver) Leftovers() ([]string, error) {
+	groups, err := d.host.groups()
+	if errors.Is(err, cgroup.ErrUnavailable) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return groups.Leftovers()
+}

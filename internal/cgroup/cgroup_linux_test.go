@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -71,6 +72,10 @@ func TestSweepRemovesOnlyGroupsOfTheDead(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer foreign.Remove(context.Background())
+	dirs, err := r.Leftovers()
+	if err != nil || !slices.Contains(dirs, left.dirs[0]) || slices.Contains(dirs, mine.dirs[0]) || slices.Contains(dirs, foreign.dirs[0]) {
+		t.Errorf("leftovers are %v, %v, want %s", dirs, err, left.dirs[0])
+	}
 	if err := r.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -17,5 +17,8 @@ type Group struct{}
 // Find returns [ErrUnavailable].
 func Find() (*Root, error) { return nil, fmt.Errorf("%w: %w", ErrUnavailable, errors.ErrUnsupported) }
 
+// Leftovers finds nothing.
+func (*Root) Leftovers() ([]string, error) { return nil, nil }
+
 // Sweep does nothing.
 func (*Root) Sweep(context.Context) error { return nil }

@@ -240,6 +240,32 @@ const foreignAge = time.Hour
 func (r *Root) Sweep(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
+	return r.leftovers(func(dir string, foreign bool) error {
+		if foreign {
+			_ = unix.Rmdir(dir) // refused if a process is in it
+			return nil
+		}
+		if err := removeDir(ctx, dir); !errors.Is(err, fs.ErrPermission) { // another user's
+			return err
+		}
+		return nil
+	})
+}
+
+// Leftovers returns the directories of the groups that Sweep would remove.
+func (r *Root) Leftovers() (dirs []string, err error) {
+	err = r.leftovers(func(dir string, foreign bool) error {
+		procs, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		if !foreign || err == nil && len(procs) == 0 {
+			dirs = append(dirs, dir)
+		}
+		return nil
+	})
+	return dirs, err
+}
+
+// leftovers visits groups whose maker is gone, and old ones whose maker is in another PID namespace: foreign.
+func (r *Root) leftovers(visit func(dir string, foreign bool) error) error {
 	var errs []error
 	for _, top := range r.tops() {
 		errs = append(errs, filepath.WalkDir(top, func(dir string, e fs.DirEntry, err error) error {
@@ -258,12 +284,10 @@ func (r *Root) Sweep(ctx context.Context) error {
 			case !ok:
 			case m.namespace != r.self.namespace:
 				if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > foreignAge {
-					_ = unix.Rmdir(dir) // refused if a process is in it
+					errs = append(errs, visit(dir, true))
 				}
 			case !alive(m):
-				if err := removeDir(ctx, dir); !errors.Is(err, fs.ErrPermission) { // another user's
-					errs = append(errs, err)
-				}
+				errs = append(errs, visit(dir, false))
 			}
 			return fs.SkipDir
 		}))
