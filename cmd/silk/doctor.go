@@ -86,7 +86,7 @@ func (a *app) facts() []fact {
 	if h.tools.Kernel != nil {
 		facts = append(facts, h.tools.Kernel())
 	}
-	images, imageFact := imageFacts(h.stores)
+	images, imageFact := imageFacts(h.images)
 	facts = append(facts, imageFact)
 	for _, d := range h.tools.Drivers {
 		facts = append(facts, a.driverFacts(h, d, images)...)
@@ -107,8 +107,8 @@ func tryHome(home string) error {
 	return os.Remove(f.Name())
 }
 
-func imageFacts(stores imageStores) (tags []string, _ fact) {
-	images, err := stores.list()
+func imageFacts(store imageStore) (tags []string, _ fact) {
+	images, err := store.List()
 	if err != nil {
 		return nil, fact{"images", factUnknown, err.Error()}
 	}
@@ -137,7 +137,7 @@ func (a *app) driverFacts(h *host, d driver.Driver, tags []string) []fact {
 	}
 	ctx, cancel := context.WithTimeout(a.ctx, probeLimit)
 	defer cancel()
-	img, err := h.stores.Open(ctx, tag)
+	img, err := h.images.Open(ctx, tag)
 	if err != nil {
 		return []fact{{name, factUnknown, err.Error()}}
 	}

@@ -22,7 +22,7 @@ import (
 type host struct {
 	config config
 	home   string
-	stores imageStores
+	images imageStore
 	tools  hostTools
 }
 
@@ -40,7 +40,7 @@ func (a *app) openHost() (*host, error) {
 		return nil, err
 	}
 	h := &host{config: c, home: home}
-	if h.stores, err = openStores(c, home); err != nil {
+	if h.images, err = openImageStore(c, home); err != nil {
 		return nil, err
 	}
 	h.tools, err = a.drivers(driverConfig{Home: home, Sentry: a.env("SILK_SENTRY"), Logger: slog.New(slog.DiscardHandler)})
@@ -53,7 +53,7 @@ func (h *host) engine() (*run.Engine, error) {
 		Home:     h.home,
 		Decide:   h.decide,
 		Drivers:  h.tools.Drivers,
-		Images:   h.stores,
+		Images:   h.images,
 		Stores:   h.config.grants.Stores,
 		Snapshot: snapshot,
 		Sweep:    h.tools.Sweep,
@@ -98,9 +98,6 @@ func (h *host) knownDriver(name string) error {
 	return missingf("there is no driver %q here; leave --driver out", name)
 }
 
-// imageStores are the places where images are looked up: the user's own first, then those that are only read.
-type imageStores []*image.Store
-
 // systemStores are where packages, `make install` and root put images for everybody.
 func systemStores(c config) []string {
 	dirs := []string{c.systemStore}
@@ -114,7 +111,10 @@ func systemStores(c config) []string {
 // hostStores are the places that do not depend on where silk is. Tests have none.
 var hostStores = []string{"/usr/lib/silk/images", "/usr/share/silk/images", filepath.Join(rootHome, "images")}
 
-func openStores(c config, home string) (imageStores, error) {
+// imageStore is where images are looked up: in the user's own store first, then in those that are only read.
+type imageStore struct{ *image.Store }
+
+func openImageStore(c config, home string) (imageStore, error) {
 	own := filepath.Join(home, "images")
 	var found []string
 	for _, dir := range systemStores(c) {
@@ -122,41 +122,30 @@ func openStores(c config, home string) (imageStores, error) {
 			found = append(found, dir)
 		}
 	}
-	store, err := image.Open(image.Config{Home: own, More: found}) // one, so that all share what home remembers
-	if err != nil {
-		return nil, err
-	}
-	return imageStores{store}, nil
+	store, err := image.Open(image.Config{Home: own, More: found})
+	return imageStore{store}, err
 }
 
-// own is the store that is written.
-func (s imageStores) own() *image.Store { return s[0] }
-
-// resolve finds an image and the store that has it.
-func (s imageStores) resolve(ref string) (*image.Store, image.Image, error) {
-	for _, store := range s {
-		img, err := store.Resolve(ref)
-		if err == nil {
-			return store, img, nil
-		}
-		if !isNotFound(err) {
-			return nil, image.Image{}, err
-		}
+// Resolve is that of the store, but says how a missing image is made.
+func (s imageStore) Resolve(ref string) (image.Image, error) {
+	img, err := s.Store.Resolve(ref)
+	if isNotFound(err) {
+		err = &noImageError{ref}
 	}
-	return nil, image.Image{}, &noImageError{ref}
+	return img, err
 }
 
 // Open implements run.Images.
-func (s imageStores) Open(_ context.Context, ref string) (run.Image, error) {
-	store, img, err := s.resolve(ref)
+func (s imageStore) Open(_ context.Context, ref string) (run.Image, error) {
+	img, err := s.Resolve(ref)
 	if err != nil {
 		return run.Image{}, err
 	}
-	meta, err := store.Meta(img)
+	meta, err := s.Meta(img)
 	if err != nil {
 		return run.Image{}, err
 	}
-	root, err := store.OpenRoot(img)
+	root, err := s.OpenRoot(img)
 	if err != nil {
 		return run.Image{}, err
 	}

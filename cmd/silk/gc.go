@@ -60,7 +60,7 @@ func (a *app) gc(dryRun bool) error {
 		keep(err)
 		answer.Kernels = append(answer.Kernels, kernels...)
 	}
-	answer.imageGCAnswer, err = collectImages(h.stores, dryRun)
+	answer.imageGCAnswer, err = collectImages(h.images, dryRun)
 	keep(err)
 	done()
 	if a.json {

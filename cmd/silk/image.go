@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -17,7 +16,7 @@ func (a *app) imageCommand() *cobra.Command {
 		a.imageListCommand(), a.imageShowCommand(), a.imageVerifyCommand(), a.imageRemoveCommand(), a.imageGCCommand())
 }
 
-// openImages opens the image stores without drivers.
+// openImages opens the image store without drivers.
 func (a *app) openImages() (*host, error) { return a.images(func(string) error { return nil }) }
 
 // makeImages is openImages for verbs that write: it makes the state directory.
@@ -34,7 +33,7 @@ func (a *app) images(ready func(home string) error) (h *host, err error) {
 	if err := ready(h.home); err != nil {
 		return nil, err
 	}
-	h.stores, err = openStores(h.config, h.home)
+	h.images, err = openImageStore(h.config, h.home)
 	return h, err
 }
 
@@ -73,27 +72,9 @@ func (a *app) printImage(img image.Image, tag string) error {
 	return a.print("%s  %s  %s", tag, img.Digest, sizeText(img.SizeBytes))
 }
 
-// list returns the images of all stores, each digest once.
-func (s imageStores) list() ([]image.Image, error) {
-	var all []image.Image
-	for i, store := range s {
-		images, err := store.List()
-		if err != nil {
-			return nil, err
-		}
-		for _, img := range images {
-			img.System = img.System || i > 0
-			if !slices.ContainsFunc(all, func(other image.Image) bool { return other.Digest == img.Digest }) {
-				all = append(all, img)
-			}
-		}
-	}
-	return all, nil
-}
-
 // tags are what an image is called now: who made it knows only what it was called before.
-func (s imageStores) tags(img image.Image) ([]string, error) {
-	images, err := s.list()
+func (s imageStore) tags(img image.Image) ([]string, error) {
+	images, err := s.List()
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +89,7 @@ func (s imageStores) tags(img image.Image) ([]string, error) {
 func (a *app) completeImages(_ *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	var tags []string
 	if h, err := a.openImages(); err == nil {
-		if images, err := h.stores.list(); err == nil {
+		if images, err := h.images.List(); err == nil {
 			for _, img := range images {
 				tags = append(tags, img.Tags...)
 			}

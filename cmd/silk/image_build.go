@@ -85,7 +85,7 @@ func (a *app) imageBuild(f buildFlags, names []string) error {
 		if err != nil {
 			return fmt.Errorf("build %s: %w", f.file, err)
 		}
-		if img.Tags, err = h.stores.tags(img); err != nil {
+		if img.Tags, err = h.images.tags(img); err != nil {
 			return err
 		}
 		return a.printImage(img, strings.Join(img.Tags, ","))
@@ -130,7 +130,7 @@ func (a *app) buildOne(config *recipe.Config, build func(context.Context) (image
 
 func (a *app) recipeConfig(h *host, f buildFlags) recipe.Config {
 	config := recipe.Config{
-		Store:       h.stores.own(),
+		Store:       h.images.Store,
 		Cache:       filepath.Join(h.home, "cache"),
 		Mirror:      or(f.mirror, or(a.env("SILK_MIRROR"), h.config.mirror)),
 		NPMRegistry: or(f.registry, or(a.env("SILK_NPM_REGISTRY"), h.config.npmRegistry)),

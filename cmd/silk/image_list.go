@@ -16,7 +16,7 @@ func (a *app) imageListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			images, err := h.stores.list()
+			images, err := h.images.List()
 			if err != nil {
 				return err
 			}
@@ -54,11 +54,11 @@ func (a *app) imageShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			store, img, err := h.stores.resolve(args[0])
+			img, err := h.images.Resolve(args[0])
 			if err != nil {
 				return err
 			}
-			meta, err := store.Meta(img)
+			meta, err := h.images.Meta(img)
 			if err != nil {
 				return err
 			}

@@ -73,7 +73,7 @@ func (a *app) imagePullCommand() *cobra.Command {
 
 // keepTree stores a tree under a tag, closes it, and reports the image.
 func (a *app) keepTree(h *host, tree *image.Tree, meta image.Meta, tag string, done func()) error {
-	img, err := h.stores.own().Put(a.ctx, tree.WriteEROFS, meta, tag)
+	img, err := h.images.Put(a.ctx, tree.WriteEROFS, meta, tag)
 	if err = errors.Join(err, tree.Close()); err != nil {
 		return err
 	}
@@ -103,20 +103,20 @@ func (a *app) imageExport(ref, place string) error {
 	if err != nil {
 		return err
 	}
-	store, img, err := h.stores.resolve(ref)
+	img, err := h.images.Resolve(ref)
 	if err != nil {
 		return err
 	}
 	report, done := a.progress()
 	defer done()
-	archive := func(w io.Writer) error { return store.Export(a.ctx, ref, w, report) }
+	archive := func(w io.Writer) error { return h.images.Export(a.ctx, ref, w, report) }
 	switch {
 	case place == "-":
 		return archive(a.out)
 	case strings.HasSuffix(place, ".tar"):
 		err = writeWhole(place, archive)
 	default:
-		err = store.ExportLayout(a.ctx, ref, filepath.Clean(place), report)
+		err = h.images.ExportLayout(a.ctx, ref, filepath.Clean(place), report)
 	}
 	if errors.Is(err, fs.ErrExist) {
 		return usagef("%s is there already; name a new directory, or FILE.tar", place)

@@ -16,10 +16,10 @@ func (a *app) imageRemoveCommand() *cobra.Command {
 				return err
 			}
 			for _, ref := range args {
-				if _, _, err := h.stores.resolve(ref); err != nil {
+				if _, err := h.images.Resolve(ref); err != nil {
 					return err
 				}
-				if err := h.stores.own().Remove(ref); err != nil {
+				if err := h.images.Remove(ref); err != nil {
 					return err
 				}
 			}
@@ -42,7 +42,7 @@ func (a *app) imageGCCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			answer, err := collectImages(h.stores, dryRun)
+			answer, err := collectImages(h.images, dryRun)
 			if err != nil {
 				return err
 			}
@@ -72,8 +72,8 @@ func (g imageGCAnswer) String() string {
 	return fmt.Sprintf("%s %d images and %d leftovers, %s", verb, len(g.Images), g.Leftovers, sizeText(g.FreedBytes))
 }
 
-func collectImages(stores imageStores, dryRun bool) (imageGCAnswer, error) {
-	result, err := stores.own().GC(dryRun)
+func collectImages(images imageStore, dryRun bool) (imageGCAnswer, error) {
+	result, err := images.GC(dryRun)
 	answer := imageGCAnswer{DryRun: dryRun, Images: []string{}, Leftovers: result.Leftovers, FreedBytes: result.Bytes}
 	for _, img := range result.Images {
 		answer.Images = append(answer.Images, img.Digest.String())

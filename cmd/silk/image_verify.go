@@ -33,7 +33,7 @@ func (a *app) imageVerify(refs []string) error {
 		return err
 	}
 	if len(refs) == 0 {
-		images, err := h.stores.list()
+		images, err := h.images.List()
 		if err != nil {
 			return err
 		}
@@ -46,9 +46,9 @@ func (a *app) imageVerify(refs []string) error {
 	answers := []verifyAnswer{}
 	var damaged []string
 	for _, ref := range refs {
-		store, _, err := h.stores.resolve(ref)
+		_, err := h.images.Resolve(ref)
 		if err == nil {
-			err = store.Verify(a.ctx, ref, report)
+			err = h.images.Verify(a.ctx, ref, report)
 		}
 		answer := verifyAnswer{Image: ref, Whole: err == nil}
 		switch {

@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// errSignal is the cause of a context that ended because somebody pressed Ctrl-C or sent SIGTERM.
+// errSignal is the cause of a context that ended because somebody pressed Ctrl-C or Ctrl-\ or sent SIGTERM.
 var errSignal = errors.New("interrupted")
 
 // echo is how long after the first signal more of them are one and the same wish: timeout(1) signals its child and then
 // the child's process group, and a terminal that closes sends SIGHUP beside the shell's.
 const echo = time.Second
 
-// withSignals returns a context that ends at the first SIGINT, SIGTERM or SIGHUP. One that comes later than echo after it
-// ends the process at once, after a call of last; its sandbox dies with it. stop gives the signals back.
+// withSignals returns a context that ends at the first SIGINT, SIGTERM, SIGHUP or SIGQUIT. One that comes later than echo
+// after it ends the process at once, after a call of last; its sandbox dies with it. stop gives the signals back.
 func withSignals(parent context.Context, last func()) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	done := make(chan struct{})
 	ended := make(chan struct{})
 	go func() {

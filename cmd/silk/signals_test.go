@@ -13,7 +13,7 @@ import (
 )
 
 func TestSignalsCancel(t *testing.T) {
-	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
 		t.Run(sig.String(), func(t *testing.T) {
 			ctx, stop := withSignals(t.Context(), func() {})
 			defer stop()
