@@ -245,10 +245,30 @@ func (k *kernel) died() error {
 	if first, _, _ := strings.Cut(k.stderr.wait(), "\n"); first != "" {
 		last = ": " + first
 	}
+	last += tightLimits()
 	if k.waitErr != nil {
 		return fmt.Errorf("wait for sandbox kernel: %w%s", k.waitErr, last)
 	}
 	return fmt.Errorf("sandbox kernel ended without a word: %v%s", k.state, last)
+}
+
+// tightLimits names the limits of this process that a Sentry inherits and may not fit into: it maps much address space,
+// and keeps the sandbox's memory in files.
+func tightLimits() string {
+	var flags []string
+	for _, l := range []struct {
+		resource int
+		flag     string
+	}{{unix.RLIMIT_AS, "-v"}, {unix.RLIMIT_FSIZE, "-f"}, {unix.RLIMIT_DATA, "-d"}, {unix.RLIMIT_CPU, "-t"}} {
+		var r unix.Rlimit
+		if err := unix.Getrlimit(l.resource, &r); err == nil && r.Cur != unix.RLIM_INFINITY {
+			flags = append(flags, "ulimit "+l.flag)
+		}
+	}
+	if len(flags) == 0 {
+		return ""
+	}
+	return " (it may need more than " + strings.Join(flags, " and ") + " allows)"
 }
 
 // outOfMemory says whether the process ended because its own runtime got no more memory: the guest made the Sentry

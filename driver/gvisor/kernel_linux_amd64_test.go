@@ -54,3 +54,20 @@ func TestForkWithFewFiles(t *testing.T) {
 		t.Errorf("spawn with 128 open files: %v", err)
 	}
 }
+
+func TestTightLimits(t *testing.T) {
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &before); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 1 << 40, Max: before.Max}); err != nil {
+		t.Fatal(err)
+	}
+	got := tightLimits()
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &before); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(got, "ulimit -f") {
+		t.Errorf("with a limit of file sizes: %q", got)
+	}
+}
