@@ -72,10 +72,10 @@ func (g *guard) mayBeFull(c *call) (uintptr, *kernel.SyscallControl, error) {
 }
 
 // fallocate refuses at once what cannot fit: the Sentry commits up to 4 GiB before it looks up, and a memfd has no size
-// of its own.
+// of its own. A mode that does not reserve (a hole, say) is none the Sentry has, and it says so.
 func (g *guard) fallocate(c *call) (uintptr, *kernel.SyscallControl, error) {
-	offset, length := c.args[2].Int64(), c.args[3].Int64()
-	if most := max(g.box.req.MemoryBytes, g.box.req.WorkspaceBytes); offset >= 0 && length > 0 && (length > most || offset > most-length) {
+	mode, offset, length := c.args[1].Uint64(), c.args[2].Int64(), c.args[3].Int64()
+	if most := max(g.box.req.MemoryBytes, g.box.req.WorkspaceBytes); mode == 0 && offset >= 0 && length > 0 && (length > most || offset > most-length) {
 		return 0, nil, g.noRoom(c, linuxerr.ENOSPC)
 	}
 	return g.mayBeFull(c)
