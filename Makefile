@@ -23,7 +23,8 @@ demo: build ## build silk and three images, run the examples in sandboxes
 	@examples/demo
 
 build: ## build bin/silk with its sandbox kernel inside, and lab:text (the first build takes minutes)
-	$(BUILD) -ldflags '-s -w' -o bin/silk-sentry ./cmd/silk-sentry
+	driver/gvisor/patches/apply bin/gvisor
+	$(BUILD) -modfile=bin/gvisor.mod -ldflags '-s -w' -o bin/silk-sentry ./cmd/silk-sentry
 	install -m 0755 bin/silk-sentry $(EMBED)/silk-sentry
 	sha256sum bin/silk-sentry | cut -d' ' -f1 > $(EMBED)/silk-sentry.sha256
 	$(BUILD) -ldflags '-s -w -X main.version=$(VERSION)' -o bin/silk ./cmd/silk
