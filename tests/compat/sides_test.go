@@ -212,23 +212,25 @@ func unpack(t *testing.T, root string) {
 		t.Fatal(err)
 	}
 	defer tree.Close()
-	err = tree.Walk(func(e image.Entry) error {
-		name := filepath.Join(root, e.Path)
-		switch {
-		case e.Mode.IsDir():
-			return errors.Join(os.MkdirAll(name, 0o755), os.Chmod(name, e.Mode))
-		case e.Target != "":
-			return os.Symlink(e.Target, name)
+	for e := range tree.All() {
+		if err := unpackEntry(tree, e, filepath.Join(root, e.Path)); err != nil {
+			t.Fatalf("unpack the image: %v", err)
 		}
-		content, err := tree.Open(e.Path)
-		if err != nil {
-			return err
-		}
-		return unpackFile(name, content, e)
-	})
-	if err != nil {
-		t.Fatalf("unpack the image: %v", err)
 	}
+}
+
+func unpackEntry(tree *image.Tree, e image.Entry, name string) error {
+	switch {
+	case e.Mode.IsDir():
+		return errors.Join(os.MkdirAll(name, 0o755), os.Chmod(name, e.Mode))
+	case e.Target != "":
+		return os.Symlink(e.Target, name)
+	}
+	content, err := tree.Open(e.Path)
+	if err != nil {
+		return err
+	}
+	return unpackFile(name, content, e)
 }
 
 func unpackFile(name string, content io.Reader, e image.Entry) error {
