@@ -61,6 +61,12 @@ var Defaults = Limits{
 	OutputBytes:    10 << 20,
 }
 
+// DefaultEnv is the environment of a profile that says nothing. A profile's own is laid over it, entry by entry.
+var DefaultEnv = map[string]string{
+	"HOME": "/workspace", "TMPDIR": "/tmp", "XDG_CACHE_HOME": "/tmp/.cache",
+	"USER": "silk", "LOGNAME": "silk", "SHELL": "/bin/sh", "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "TZ": "UTC",
+}
+
 // CommonIgnore are base names that are never artifacts under any profile: caches, what interactive programs remember, and
 // the directory that silk uses. It is sorted.
 var CommonIgnore = []string{

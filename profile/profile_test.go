@@ -3,6 +3,7 @@ package profile
 import (
 	"encoding/json"
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -72,7 +73,7 @@ func TestPromisedEnvironment(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	base := Profile{Name: "mine", Image: "i", Language: "sh", Network: "deny", Limits: Defaults, Env: map[string]string{}, Ignore: CommonIgnore}
+	base := Profile{Name: "mine", Image: "i", Language: "sh", Network: "deny", Limits: Defaults, Env: DefaultEnv, Ignore: CommonIgnore}
 	tests := []struct {
 		name, yaml string
 		change     func(*Profile)
@@ -84,7 +85,8 @@ func TestParse(t *testing.T) {
 			p.Max = Limits{Timeout: 10 * time.Minute, CPUs: 2, Processes: 100}
 		}},
 		{name: "numbers in env are text", yaml: "image: i\nenv: {A: 1, B: true, C:, D: 1e3}", change: func(p *Profile) {
-			p.Env = map[string]string{"A": "1", "B": "true", "C": "", "D": "1e3"}
+			p.Env = maps.Clone(DefaultEnv)
+			maps.Copy(p.Env, map[string]string{"A": "1", "B": "true", "C": "", "D": "1e3"})
 		}},
 		{name: "dirs are never artifacts", yaml: "image: i\ndirs: [.x]", change: func(p *Profile) {
 			p.Dirs, p.Ignore = []string{".x"}, slices.Sorted(slices.Values(append(slices.Clone(CommonIgnore), ".x")))

@@ -68,9 +68,9 @@ func ReadAll(d *strictyaml.Decoder, n strictyaml.Node) []Profile {
 // Read reads one profile. Its faults go to d, and what it returns then is not to be used.
 //
 // `from: NAME` starts from a built-in profile, and what the new one says replaces it key by key (env entry by entry);
-// without it the profile starts from [Defaults] and network deny, and must name an image.
+// without it the profile starts from [Defaults], [DefaultEnv] and network deny, and must name an image.
 func Read(d *strictyaml.Decoder, name string, n strictyaml.Node) Profile {
-	p := Profile{Name: name, Language: "sh", Network: NetworkDeny, Limits: Defaults}
+	p := Profile{Name: name, Language: "sh", Network: NetworkDeny, Limits: Defaults, Env: DefaultEnv}
 	// from decides what the other keys are laid over, wherever it stands.
 	var scratch strictyaml.Decoder // what is wrong with the mapping itself, Fields says below
 	scratch.Entries(n, "profile "+name, func(key string, _, value strictyaml.Node) {
@@ -78,9 +78,7 @@ func Read(d *strictyaml.Decoder, name string, n strictyaml.Node) Profile {
 			p = readFrom(d, name, value)
 		}
 	})
-	if p.Env = maps.Clone(p.Env); p.Env == nil {
-		p.Env = map[string]string{}
-	}
+	p.Env = maps.Clone(p.Env)
 	p.Ignore = slices.Clone(p.Ignore)
 
 	d.Fields(n, "profile "+name, map[string]func(strictyaml.Node){
@@ -116,7 +114,7 @@ func readFrom(d *strictyaml.Decoder, name string, n strictyaml.Node) Profile {
 			hint = fmt.Sprintf("; did you mean %q?", near)
 		}
 		d.Fail(n, "from names %q, which is not a built-in profile%s", from, hint)
-		return Profile{Name: name, Image: from, Language: "sh", Network: NetworkDeny, Limits: Defaults}
+		return Profile{Name: name, Image: from, Language: "sh", Network: NetworkDeny, Limits: Defaults, Env: DefaultEnv}
 	}
 	base.Name = name
 	return base

@@ -20,6 +20,9 @@ func TestYAMLIsReadBack(t *testing.T) {
 		Env:  map[string]string{"EMPTY": "", "ODD": "a\"b\n\t\x01ü: [1]", "NUMBER": "0x10", "NO": "no"},
 		Dirs: []string{".made", "two words"},
 	}
+	for name, value := range DefaultEnv { // a profile can change one, not leave it out
+		odd.Env[name] = value
+	}
 	odd.Ignore = append([]string{".bash_history", ".cache", ".git", ".made"}, CommonIgnore[3:]...)
 	odd.Ignore = append(odd.Ignore, "two words")
 	all := []Profile{odd}
