@@ -169,6 +169,10 @@ func (e *Engine) Plan(ctx context.Context, req policy.Request) (Preview, error) 
 		return p, err
 	}
 	notes, err := prober.Probe(ctx, spec)
+	var unheld *driver.Unheld
+	if errors.As(err, &unheld) { // as Run would
+		return p, &policy.Denial{Rule: unheld.Promise, Detail: unheld.Detail, Fix: unheld.Fix}
+	}
 	if err != nil {
 		return p, &fault{ReasonMissing, fmt.Errorf("driver %s: %w", d.Name(), err)}
 	}

@@ -99,6 +99,10 @@ func (a *app) imageExport(ref, place string) error {
 	if place == "-" && (a.json || isTerminal(a.out)) {
 		return usagef("stdout is a terminal, or was promised to JSON; name a directory or FILE.tar")
 	}
+	switch ext := filepath.Ext(place); ext {
+	case ".gz", ".tgz", ".xz", ".zst", ".zip":
+		return usagef("no image is written as %s; name FILE.tar, or - and a program that compresses", ext)
+	}
 	h, err := a.openImages()
 	if err != nil {
 		return err

@@ -69,7 +69,14 @@ func (g imageGCAnswer) String() string {
 	if g.DryRun {
 		verb = "would remove"
 	}
-	return fmt.Sprintf("%s %d images and %d leftovers, %s", verb, len(g.Images), g.Leftovers, sizeText(g.FreedBytes))
+	images, leftovers := "images", "leftovers"
+	if len(g.Images) == 1 {
+		images = "image"
+	}
+	if g.Leftovers == 1 {
+		leftovers = "leftover"
+	}
+	return fmt.Sprintf("in the image store: %s %d %s and %d %s, %s", verb, len(g.Images), images, g.Leftovers, leftovers, sizeText(g.FreedBytes))
 }
 
 func collectImages(images imageStore, dryRun bool) (imageGCAnswer, error) {

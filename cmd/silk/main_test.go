@@ -40,7 +40,10 @@ func TestMain(m *testing.M) {
 // weak is a driver that keeps some promises otherwise; the program true succeeds.
 type weak struct{ *drivertest.Fake }
 
-func (weak) Probe(context.Context, driver.Spec) ([]string, error) {
+func (weak) Probe(_ context.Context, spec driver.Spec) ([]string, error) {
+	if spec.CPUs == 0.5 {
+		return nil, &driver.Unheld{Promise: "cpus", Detail: "a share cannot be held", Fix: "ask for a whole number"}
+	}
 	return []string{"memory is watched", "CPU time is held otherwise", "something else"}, nil
 }
 

@@ -205,6 +205,9 @@ func (f *runFlags) fromFile(req *policy.Request, file string) error {
 		if near := nearestFile(file); near != "" {
 			return missingf("%v; did you mean %s?", err, near)
 		}
+		if !strings.ContainsAny(file, "./") && errors.As(err, new(*missingError)) {
+			return missingf("%v; a command stands after --, as in silk run -- %s", err, file)
+		}
 		return err
 	}
 	if info.IsDir() {

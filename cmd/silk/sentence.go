@@ -120,13 +120,13 @@ func limitNotes(o run.Outcome, l profile.Limits) string {
 func limitNote(name string, n int64, l profile.Limits) string {
 	switch name {
 	case "output_truncated":
-		return fmt.Sprintf("%s of output were dropped (limit %s)", sizeText(n), profile.FormatBytes(l.OutputBytes))
+		return fmt.Sprintf("the record keeps the first %s of each channel: %s of output are not in it", profile.FormatBytes(l.OutputBytes), sizeText(n))
 	case "tmp_full":
 		return "/tmp or /dev/shm was full"
 	case "disk_full":
-		return fmt.Sprintf("/workspace was full (%s)", profile.FormatBytes(l.WorkspaceBytes))
+		return fmt.Sprintf("/workspace was full (%s); --disk makes it larger", profile.FormatBytes(l.WorkspaceBytes))
 	case "pids_limit_hit":
-		return fmt.Sprintf("the limit of %d processes was hit %s", l.Processes, times(n))
+		return fmt.Sprintf("the limit of %d processes was hit %s; --processes raises it", l.Processes, times(n))
 	case "spawns_refused":
 		return fmt.Sprintf("a process was refused %s (--no-spawn)", times(n))
 	case "files_refused":

@@ -58,7 +58,7 @@ func TestPrintable(t *testing.T) {
 
 func TestLimitNotes(t *testing.T) {
 	o := run.Outcome{Flags: map[string]int64{"tmp_full": 2, "disk_full": 0, "output_truncated": 2 << 20, "pids_limit_hit": 1, "workspace_lost": 1, "new_one": 3}}
-	const want = "new_one 3; 2.0 MiB of output were dropped (limit 10MiB); the limit of 64 processes was hit once; /tmp or /dev/shm was full; " +
+	const want = "new_one 3; the record keeps the first 10MiB of each channel: 2.0 MiB of output are not in it; the limit of 64 processes was hit once; --processes raises it; /tmp or /dev/shm was full; " +
 		"the files in /workspace were lost with the sandbox"
 	if got := limitNotes(o, profile.Defaults); got != want {
 		t.Error(got)
