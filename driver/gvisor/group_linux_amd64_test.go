@@ -3,8 +3,6 @@ package gvisor
 import (
 	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +33,7 @@ func TestNoChildBeforeItIsPlaced(t *testing.T) {
 	}
 	const enough = 300 * time.Millisecond // a start takes 30
 	<-time.After(enough)
-	if all := children(t, k.proc.Pid); len(all) > 0 {
+	if all := children(k.proc.Pid); len(all) > 0 {
 		t.Errorf("the kernel has processes %v and was not placed", all)
 	}
 	if err := k.place(); err != nil {
@@ -43,7 +41,7 @@ func TestNoChildBeforeItIsPlaced(t *testing.T) {
 	}
 	var all []int
 	for deadline := time.Now().Add(time.Minute); len(all) < 3 && time.Now().Before(deadline); {
-		all = children(t, k.proc.Pid) // the first stub and two for a run
+		all = children(k.proc.Pid) // the first stub and two for a run
 	}
 	if len(all) < 3 {
 		t.Fatalf("a kernel that waits for a run has processes %v", all)
@@ -63,26 +61,4 @@ func TestNoChildBeforeItIsPlaced(t *testing.T) {
 			}
 		}
 	}
-}
-
-func children(t *testing.T, pid int) (all []int) {
-	t.Helper()
-	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, list := range lists {
-		b, err := os.ReadFile(list)
-		if err != nil {
-			continue // the thread has ended
-		}
-		for _, field := range strings.Fields(string(b)) {
-			child, err := strconv.Atoi(field)
-			if err != nil {
-				t.Fatal(err)
-			}
-			all = append(all, child)
-		}
-	}
-	return all
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -106,19 +107,30 @@ func confineTree(pid int, mask *unix.CPUSet, done map[int]bool) error {
 			}
 			done[tid] = true
 		}
-		children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, tid))
-		if err != nil {
-			continue
-		}
-		for _, field := range strings.Fields(string(children)) {
-			if child, err := strconv.Atoi(field); err == nil {
-				if err := confineTree(child, mask, done); err != nil {
-					return err
-				}
-			}
+	}
+	for _, child := range children(pid) {
+		if err := confineTree(child, mask, done); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// children are the processes that the threads of pid have started (proc_pid_task_tid_children(5)); none if it is gone.
+func children(pid int) (all []int) {
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is a good one
+	for _, list := range lists {
+		text, err := os.ReadFile(list)
+		if err != nil {
+			continue // the thread has ended
+		}
+		for _, field := range strings.Fields(string(text)) {
+			if child, err := strconv.Atoi(field); err == nil {
+				all = append(all, child)
+			}
+		}
+	}
+	return all
 }
 
 // Probe says what this host does not enforce as usual. An error means that no sandbox can be started at all.
@@ -169,20 +181,8 @@ func pageTables(pid int) (total int64) {
 			total += kib << 10
 		}
 	}
-	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
-	if err != nil {
-		return total
-	}
-	for _, t := range threads {
-		children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", pid, t.Name()))
-		if err != nil {
-			continue
-		}
-		for _, field := range strings.Fields(string(children)) {
-			if child, err := strconv.Atoi(field); err == nil {
-				total += pageTables(child)
-			}
-		}
+	for _, child := range children(pid) {
+		total += pageTables(child)
 	}
 	return total
 }

@@ -259,8 +259,8 @@ func (b *box) ContainerStart(context.Context, seccheck.FieldSet, *pb.Start) erro
 	return nil
 }
 
-// ignoreSignals makes process 1 ignore every signal that can be ignored. To ignore SIGCHLD makes it the kernel that reaps
-// orphans (sigaction(2), SA_NOCLDWAIT). Doing so itself would cost process 1 62 system calls beside the program's first.
+// ignoreSignals makes process 1 ignore every signal that can be ignored. That SIGCHLD is ignored makes the kernel reap
+// orphans (sigaction(2), SA_NOCLDWAIT). If process 1 did it itself, its 62 system calls would stand beside the program's first.
 func (b *box) ignoreSignals() error {
 	for sig := linux.Signal(1); sig.IsValid(); sig++ {
 		_, err := b.kernel().GlobalInit().SetSigAction(sig, &linux.SigAction{Handler: linux.SIG_IGN, Flags: linux.SA_NOCLDWAIT})

@@ -72,8 +72,7 @@ func New(dirs []string, files []File, lastCap int) Stage {
 	}
 	none := binary.LittleEndian.AppendUint64(nil, unix.LINUX_CAPABILITY_VERSION_3) // struct __user_cap_header_struct: version, pid 0
 	calls = append(calls,
-		call{"clear ambient capabilities", unix.SYS_PRCTL, []any{unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0}},
-		call{"drop capabilities", unix.SYS_CAPSET, []any{none, make([]byte, 24)}},
+		call{"drop capabilities", unix.SYS_CAPSET, []any{none, make([]byte, 24)}}, // the ambient ones go with them, capabilities(7)
 		call{"set no_new_privs", unix.SYS_PRCTL, []any{unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0}},
 		call{"set parent-death signal", unix.SYS_PRCTL, []any{unix.PR_SET_PDEATHSIG, int(unix.SIGKILL)}}, // a change of credentials clears it, prctl(2)
 	)
