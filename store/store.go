@@ -138,10 +138,15 @@ func (db *DB) Update(ctx context.Context, change func(tx *sql.Tx) error) (err er
 	return tx.Commit()
 }
 
-// explain adds the file and what to do about it to SQLite's terse errors.
+// explainedError is one that explain has worded.
+type explainedError struct{ error }
+
+func (e *explainedError) Unwrap() error { return e.error }
+
+// explain adds the file and what to do about it to SQLite's terse errors, once.
 func explain(path string, err error) error {
-	if err == nil {
-		return nil
+	if err == nil || errors.As(err, new(*explainedError)) {
+		return err
 	}
 	var advice string
 	var e *sqlite.Error
@@ -165,7 +170,7 @@ func explain(path string, err error) error {
 		advice = "; the state directory does not exist"
 	}
 	if strings.Contains(err.Error(), path) {
-		return fmt.Errorf("state database: %w%s", err, advice)
+		return &explainedError{fmt.Errorf("state database: %w%s", err, advice)}
 	}
-	return fmt.Errorf("state database %s: %w%s", path, err, advice)
+	return &explainedError{fmt.Errorf("state database %s: %w%s", path, err, advice)}
 }

@@ -171,8 +171,8 @@ func TestFaultsSayWhatToDo(t *testing.T) {
 				db.Close()
 				t.Fatal("no error")
 			}
-			if !strings.Contains(err.Error(), test.want) || strings.Count(err.Error(), test.path) != 1 {
-				t.Errorf("error is %q, want %q and the path once", err, test.want)
+			if !strings.Contains(err.Error(), test.want) || strings.Count(err.Error(), test.path) != 1 || strings.Count(err.Error(), "state database") != 1 {
+				t.Errorf("error is %q, want %q, and the path and what it is once", err, test.want)
 			}
 		})
 	}
