@@ -92,7 +92,8 @@ func (s *sandbox) do(op string) (ended bool) {
 	case "child":
 		s.offspring.Go(func() {
 			<-s.killed
-			io.WriteString(s.stdout, "late") // closed by then
+			s.end() // returns when the streams are closed, which killed alone does not say
+			io.WriteString(s.stdout, "late")
 		})
 	case "env":
 		io.WriteString(s.stdout, strings.Join(s.spec.Env, "\n")+"\n")
