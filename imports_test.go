@@ -19,7 +19,7 @@ var mayImport = map[string]string{
 	"driver/drivertest":    "driver",
 	"driver/gvisor":        "driver driver/gvisor/stage driver/gvisor/wire driver/gvisor/sentrybin",
 	"driver/gvisor/wire":   "driver",
-	"driver/gvisor/sentry": "driver driver/gvisor/wire",
+	"driver/gvisor/sentry": "driver driver/rules driver/gvisor/wire watch", // watch: the records that the guard writes
 	"run":                  "audit driver image policy profile record store workspace",
 	"cmd/silk":             "*", // the one place that names concrete drivers
 	"cmd/silk/*":           "*",
