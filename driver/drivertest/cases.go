@@ -2,11 +2,13 @@ package drivertest
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -134,6 +136,39 @@ var cases = []testCase{
 					b.Errorf("killed after %v with %d: exit %+v, want Killed", delay, how, exit)
 				}
 			}
+		}
+	}},
+	// prints "up\n", then computes until the end of time
+	{"canceled at each step of the start", func(b *bench) {
+		enough := errors.New("enough")
+		for step, more := 0, true; more; step++ {
+			var mu sync.Mutex
+			steps := 0
+			ctx, cancel := context.WithCancelCause(b.Context())
+			spec := b.spec()
+			spec.Trace = func(string, time.Time) {
+				mu.Lock()
+				defer mu.Unlock()
+				if steps == step {
+					cancel(enough)
+				}
+				steps++
+			}
+			s, err := b.tryStart(ctx, spec, false)
+			switch {
+			case err == nil: // too late for the start; then it has no effect
+				s.stdout.await(b, "up\n")
+				s.sandbox.Kill(driver.KillNow)
+				if exit := s.wait(); !exit.Killed {
+					b.Errorf("canceled at step %d: exit %+v, want Killed", step, exit)
+				}
+			case !errors.Is(err, enough):
+				b.Errorf("canceled at step %d: %v, want the cause", step, err)
+			}
+			cancel(nil)
+			mu.Lock()
+			more = steps > step
+			mu.Unlock()
 		}
 	}},
 	// exits with 7

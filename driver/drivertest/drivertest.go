@@ -109,6 +109,15 @@ type started struct {
 // start starts spec with pipes for its output, and for its stdin if feed is set.
 func (b *bench) start(spec driver.Spec, feed bool) *started {
 	b.Helper()
+	s, err := b.tryStart(b.Context(), spec, feed)
+	if err != nil {
+		b.Fatalf("start: %v", err)
+	}
+	return s
+}
+
+func (b *bench) tryStart(ctx context.Context, spec driver.Spec, feed bool) (*started, error) {
+	b.Helper()
 	s := &started{b: b}
 	var ours []*os.File // ends that belong to the sandbox
 	pipe := func() (r, w *os.File) {
@@ -129,15 +138,12 @@ func (b *bench) start(spec driver.Spec, feed bool) *started {
 		spec.Stdin, s.stdin = pipe()
 		ours = append(ours, spec.Stdin)
 	}
-	sandbox, err := b.driver.Start(b.Context(), spec)
+	sandbox, err := b.driver.Start(ctx, spec)
 	for _, f := range ours {
 		f.Close()
 	}
-	if err != nil {
-		b.Fatalf("start: %v", err)
-	}
 	s.sandbox = sandbox
-	return s
+	return s, err
 }
 
 // wait waits for the end of the sandbox and of its output.

@@ -27,6 +27,7 @@ var fakes = Programs{
 	"missing command":                       {"no-such-command"},
 	"kill at once":                          {"fake", `print:up\n`, "sleep"},
 	"kill at any moment":                    {"fake", `print:up\n`, "sleep"},
+	"canceled at each step of the start":    {"fake", `print:up\n`, "sleep"},
 	"kill of a sandbox that has ended":      {"fake", "exit:7"},
 	"kill from many goroutines":             {"fake", `print:up\n`, "sleep"},
 	"drain after a kill":                    {"fake", "write:kept=data", `print:up\n`, "sleep"},

@@ -16,6 +16,7 @@ var Shell = Programs{
 	"command that cannot be executed":       {"/workspace/plain"},
 	"kill at once":                          {"sh", "-c", "echo up; while :; do :; done"},
 	"kill at any moment":                    {"sh", "-c", "echo up; while :; do :; done"},
+	"canceled at each step of the start":    {"sh", "-c", "echo up; while :; do :; done"},
 	"kill of a sandbox that has ended":      {"sh", "-c", "exit 7"},
 	"kill from many goroutines":             {"sh", "-c", "echo up; sleep 1000"},
 	"drain after a kill":                    {"sh", "-c", "printf data >kept; echo up; sleep 1000"},

@@ -48,6 +48,9 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ driver.Sandbox,
 	s := &sandbox{kernel: k}
 	defer func() {
 		if err != nil {
+			if cause := context.Cause(ctx); cause != nil { // the caller's wish, and what has failed is how it ended
+				err = cause
+			}
 			err = errors.Join(err, k.discard())
 			if s.drained != nil {
 				<-s.drained
@@ -72,9 +75,6 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ driver.Sandbox,
 		trace(step.Name, time.Unix(0, step.At))
 	}
 	if err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			return nil, cause
-		}
 		return nil, err
 	}
 	if m.Kind == wire.Exit { // the command does not exist
@@ -84,6 +84,9 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ driver.Sandbox,
 		return nil, err
 	}
 	trace("limited", time.Now())
+	if !stop() {
+		return nil, context.Cause(ctx)
+	}
 	if k.group == nil {
 		go s.watchTables(spec.MemoryBytes)
 	}
