@@ -1,14 +1,19 @@
 // Package audit keeps the append-only trail of facts that matter for security: what ran, how it ended, what was refused.
 //
 // Events form one hash chain over the whole store, across processes: [Append] adds to it inside a transaction of the
-// caller, [Verify] finds the first event that was changed, removed or put in between. Triggers in the schema forbid
-// UPDATE and DELETE, so the trail is not changed by mistake; who can write the file can still cut the newest events off
-// or build a new chain, which is what signed records and exported heads are for. Text that sandboxed code printed
-// reaches the trail in one place only: the error of a failed run, bounded by [MaxErrorBytes]. How a run ended is its
-// outcome, which only silk writes: a program can print the word oom, and its event has that error and outcome failed.
+// caller, [Verify] finds the first event that was changed, removed or put in between. The newest events are in a table,
+// where triggers forbid UPDATE and DELETE; [Rotate] moves older ones into sealed, compressed files beside the database, in
+// which the chain goes on, and removes the oldest files if the owner's [Policy] says so, leaving an event that says
+// what is gone. [List], [After], [Verify] and [Export] read table and files as one trail.
+//
+// Who can write the files can still cut the newest events off or build a new chain: against that helps a [Head] that was
+// kept elsewhere. Text that sandboxed code printed reaches the trail in one place only: the error of a failed run,
+// bounded by [MaxErrorBytes]. How a run ended is its outcome, which only silk writes: a program can print the word oom,
+// and its event has that error and outcome failed.
 package audit
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -19,7 +24,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/gowebpki/jcs"
 	"github.com/oklog/ulid/v2"
@@ -34,12 +38,18 @@ const (
 	SandboxCompleted  Name = "sandbox_completed"  // intentId, profile, outcome ok, exitCode 0, durationMs
 	SandboxError      Name = "sandbox_error"      // intentId, profile, outcome (a run.Kind), error, exitCode (absent on timeout)
 	SecurityViolation Name = "security_violation" // intentId, type, details
+	PolicyDenied      Name = "policy_denied"      // intentId, rule, count, acts: what a rule refused with an errno; the first few acts
 	OutputTruncated   Name = "output_truncated"   // intentId, channel, bytes, kept
 	HostRecovered     Name = "host_recovered"     // intentId, details: silk died during the run
+	AlertFailed       Name = "alert_failed"       // intentId, sink, error: nobody was told of a violation that way
+	Removed           Name = "audit_removed"      // intentId "system", firstSeq, lastSeq, lastHash, retentionMs: see Policy
 )
 
 // MaxErrorBytes bounds the text in the error of a [SandboxError].
 const MaxErrorBytes = 4096
+
+// MaxDataBytes bounds the data of one event, so that a reader of the trail needs little memory.
+const MaxDataBytes = 256 << 10
 
 // zeroHash is the prev_hash of the first event.
 var zeroHash = strings.Repeat("0", hex.EncodedLen(sha256.Size))
@@ -79,8 +89,13 @@ func Append(ctx context.Context, tx *sql.Tx, events ...*Event) error {
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("read end of audit trail: %w", err)
 	}
+	var total int64
 	for _, e := range events {
+		if err := e.check(); err != nil {
+			return err
+		}
 		seq++
+		total += e.size()
 		e.ID, e.CreatedAt = ulid.MustNew(ulid.Now(), rand.Reader).String(), time.Now().UnixMilli()
 		e.Seq, e.PrevHash = seq, hash
 		if e.Hash, err = e.sum(); err != nil {
@@ -93,8 +108,25 @@ func Append(ctx context.Context, tx *sql.Tx, events ...*Event) error {
 			return fmt.Errorf("append audit event %s: %w", e.Name, err)
 		}
 	}
+	if _, err := tx.ExecContext(ctx, "UPDATE audit_size SET bytes = bytes + ?", total); err != nil {
+		return fmt.Errorf("count audit events: %w", err)
+	}
 	return nil
 }
+
+// check refuses data that would not come back from a file as it went in, or that is too long.
+func (e *Event) check() error {
+	if len(e.Data) > MaxDataBytes {
+		return fmt.Errorf("append audit event %s: its data has %d bytes, more than %d", e.Name, len(e.Data), MaxDataBytes)
+	}
+	if text, err := jcs.Transform(e.Data); err != nil || !bytes.Equal(text, e.Data) {
+		return fmt.Errorf("append audit event %s: its data is not canonical JSON, which New makes", e.Name)
+	}
+	return nil
+}
+
+// size is what e counts for in the table: its data and 256 bytes for the rest. The migration counts alike.
+func (e *Event) size() int64 { return int64(len(e.Data)) + 256 }
 
 // sum is the hash of e: SHA-256 over the canonical JSON (RFC 8785) of everything but the hash itself, with data as the
 // text that is stored.
@@ -111,107 +143,4 @@ func (e Event) sum() (string, error) {
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:]), nil
-}
-
-// Filter chooses events. Its zero value chooses the newest 100.
-type Filter struct {
-	Run    string // of this run only
-	Prefix string // event names that begin so: "sandbox_"
-	Before int64  // seq below this one: pass the last Seq of a page to get the next
-	Limit  int    // at most; 0: 100
-}
-
-// querier is a *sql.DB, a *store.DB or a *sql.Tx.
-type querier interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}
-
-const columns = "id, timestamp, intent_id, event, data, created_at, seq, prev_hash, hash"
-
-// List returns events, the newest first.
-func List(ctx context.Context, db querier, f Filter) ([]Event, error) {
-	where, args := []string{"TRUE"}, []any{}
-	add := func(cond string, arg ...any) { where, args = append(where, cond), append(args, arg...) }
-	if f.Run != "" {
-		add("intent_id = ?", f.Run)
-	}
-	if f.Prefix != "" {
-		add("substr(event, 1, ?) = ?", utf8.RuneCountInString(f.Prefix), f.Prefix)
-	}
-	if f.Before > 0 {
-		add("seq < ?", f.Before)
-	}
-	if f.Limit <= 0 {
-		f.Limit = 100
-	}
-	args = append(args, f.Limit)
-	var events []Event
-	err := each(ctx, db, "SELECT "+columns+" FROM audit_events WHERE "+strings.Join(where, " AND ")+" ORDER BY seq DESC LIMIT ?", args, func(e Event) error {
-		events = append(events, e)
-		return nil
-	})
-	return events, err
-}
-
-// each calls visit with every event that the query finds.
-func each(ctx context.Context, db querier, query string, args []any, visit func(Event) error) error {
-	rows, err := db.QueryContext(ctx, query, args...)
-	if err != nil {
-		return fmt.Errorf("read audit trail: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var e Event
-		var name, data string
-		if err := rows.Scan(&e.ID, &e.Timestamp, &e.Run, &name, &data, &e.CreatedAt, &e.Seq, &e.PrevHash, &e.Hash); err != nil {
-			return fmt.Errorf("read audit trail: %w", err)
-		}
-		e.Name, e.Data = Name(name), json.RawMessage(data)
-		if err := visit(e); err != nil {
-			return err
-		}
-	}
-	if err := rows.Err(); err != nil {
-		return fmt.Errorf("read audit trail: %w", err)
-	}
-	return nil
-}
-
-// Head is the end of a chain. Two heads with the same Seq and Hash have the same history.
-type Head struct {
-	Seq  int64  `json:"seq"` // 0: no event yet
-	Hash string `json:"hash"`
-}
-
-// BrokenError says where a chain stops being whole.
-type BrokenError struct {
-	Seq int64  // the first event that does not fit
-	Why string // what is wrong with it
-}
-
-func (e *BrokenError) Error() string {
-	return fmt.Sprintf("audit trail is broken at event %d: %s", e.Seq, e.Why)
-}
-
-// Verify reads the whole trail and returns its head. If an event was changed, removed or inserted, the error is a
-// [*BrokenError] and the head is the end of the part that is whole.
-func Verify(ctx context.Context, db querier) (Head, error) {
-	head := Head{Hash: zeroHash}
-	err := each(ctx, db, "SELECT "+columns+" FROM audit_events ORDER BY seq", nil, func(e Event) error {
-		sum, err := e.sum()
-		if err != nil {
-			return &BrokenError{e.Seq, err.Error()}
-		}
-		switch {
-		case e.Seq != head.Seq+1:
-			return &BrokenError{head.Seq + 1, fmt.Sprintf("it is missing; the next one is %d", e.Seq)}
-		case e.PrevHash != head.Hash:
-			return &BrokenError{e.Seq, "it does not continue the one before"}
-		case e.Hash != sum:
-			return &BrokenError{e.Seq, "its content does not match its hash"}
-		}
-		head = Head{Seq: e.Seq, Hash: e.Hash}
-		return nil
-	})
-	return head, err
 }

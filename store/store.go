@@ -2,7 +2,7 @@
 // migrations.
 //
 // It knows the tables but not what they mean: packages record and audit read and write them. Open it with [Open], write
-// through [DB.Update]; reads use the embedded [sql.DB]. Several processes may have the same file open.
+// through [DB.Update]; reads use the embedded [sql.DB], or [DB.View] where several must fit together. Several processes may have the same file open.
 //
 // Durability: WAL with synchronous=NORMAL. A commit reaches the operating system, not the disk, so it costs no fsync. A
 // crash of silk loses nothing. A power loss may lose the last commits, but always a suffix of them: the file stays
@@ -22,6 +22,8 @@ import (
 
 	"modernc.org/sqlite" // also registers the driver "sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/silk-sandbox/silk/internal/atomicfile"
 )
 
 // FileName is the name of the database inside a state directory.
@@ -136,6 +138,37 @@ func (db *DB) Update(ctx context.Context, change func(tx *sql.Tx) error) (err er
 		return err
 	}
 	return tx.Commit()
+}
+
+// View calls read in a transaction that sees the store as it was at the beginning, whatever others write meanwhile. It
+// does not keep them from writing.
+func (db *DB) View(ctx context.Context, read func(tx *sql.Tx) error) (err error) {
+	defer func() {
+		if errors.As(err, new(*sqlite.Error)) { // what else read says is about what it read
+			err = explain(db.path, err)
+		}
+	}()
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // nothing was written
+	return read(tx)
+}
+
+// Sync brings every commit until now to the disk, for what must not happen before they are there.
+func (db *DB) Sync() (err error) {
+	defer func() { err = explain(db.path, err) }()
+	// What is not in the log has been moved into the database, and synced, by a checkpoint. The database file itself must
+	// not be opened here: closing it would drop SQLite's own locks on it (fcntl(2), "Record locking").
+	f, err := os.OpenFile(db.path+"-wal", os.O_RDWR, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close(), atomicfile.SyncDir(filepath.Dir(db.path)))
 }
 
 // explainedError is one that explain has worded.

@@ -8,16 +8,26 @@ package atomicfile
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // Write replaces the file at path with data. The new file has exactly the permissions perm, whatever the umask and
 // whatever the old file had; its directory must exist. The data is on disk before the name changes, and the change of
 // the name is atomic; a power loss just afterwards may bring back the old content, whole. A link at path is replaced,
 // not followed. On error the old file is untouched and no temporary file is left.
-func Write(path string, data []byte, perm fs.FileMode) (err error) {
+func Write(path string, data []byte, perm fs.FileMode) error {
+	return WriteFunc(path, perm, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
+}
+
+// WriteFunc is Write for content that is made piece by piece: write makes it. An error of write leaves the old file.
+func WriteFunc(path string, perm fs.FileMode, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
@@ -27,9 +37,31 @@ func Write(path string, data []byte, perm fs.FileMode) (err error) {
 			err = fmt.Errorf("write %s: %w", path, errors.Join(err, os.Remove(f.Name())))
 		}
 	}()
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Chmod(perm), f.Sync(), f.Close()); err != nil {
+	err = write(f)
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if err = errors.Join(f.Chmod(perm), f.Sync(), f.Close()); err != nil {
 		return err
 	}
 	return os.Rename(f.Name(), path)
+}
+
+// SyncDir makes the names in a directory durable: those of new files, and that others are gone. Not every system can.
+func SyncDir(dir string) (err error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	if err := d.Sync(); err != nil {
+		return fmt.Errorf("sync directory %s: %w", dir, err)
+	}
+	return nil
+}
+
+// IsTemporary says whether name is one that WriteFunc gives to files that it has not finished, for those who clear away
+// what a crash left of them.
+func IsTemporary(name string) bool {
+	return strings.HasPrefix(name, ".") && strings.Contains(name, "-")
 }

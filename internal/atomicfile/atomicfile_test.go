@@ -2,6 +2,7 @@ package atomicfile
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -65,5 +66,38 @@ func TestWriteFailureLeavesNothing(t *testing.T) {
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 1 {
 		t.Errorf("left %v, %v; want only the directory", entries, err)
+	}
+}
+
+func TestWriteFuncFailureLeavesTheOld(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "state")
+	if err := Write(path, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	boom := errors.New("boom")
+	err := WriteFunc(path, 0o600, func(w io.Writer) error {
+		entries, err := os.ReadDir(dir)
+		if err != nil || len(entries) != 2 || !IsTemporary(entries[0].Name()) || IsTemporary(entries[1].Name()) {
+			t.Errorf("while it is written: %v, %v", entries, err)
+		}
+		if _, err := io.WriteString(w, "half of the new"); err != nil {
+			t.Error(err)
+		}
+		return boom
+	})
+	if !errors.Is(err, boom) {
+		t.Errorf("got %v, want %v", err, boom)
+	}
+	got, err := os.ReadFile(path)
+	entries, dirErr := os.ReadDir(dir)
+	if string(got) != "old" || err != nil || dirErr != nil || len(entries) != 1 {
+		t.Errorf("got %q, %v; %v, %v", got, err, entries, dirErr)
+	}
+	if err := SyncDir(dir); err != nil {
+		t.Error(err)
+	}
+	if err := SyncDir(filepath.Join(dir, "nowhere")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v, want fs.ErrNotExist", err)
 	}
 }

@@ -13,6 +13,11 @@ type Lock struct{}
 // Create makes nothing: no sandbox runs on such a system, so there is no death to be noticed.
 func Create(string) (*Lock, error) { return &Lock{}, nil }
 
+// Take is not supported here.
+func Take(path string) (*Lock, error) {
+	return nil, fmt.Errorf("lock %s: %w", path, errors.ErrUnsupported)
+}
+
 // Remove does nothing.
 func (l *Lock) Remove() error { return nil }
 

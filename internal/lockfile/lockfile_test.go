@@ -88,3 +88,23 @@ func TestKilledMakerHoldsNothing(t *testing.T) {
 		t.Error("held after its maker was killed")
 	}
 }
+
+// Take is for work that one process at a time does: the lock goes from one to the next, the file stays.
+func TestTakeOneAtATime(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	for range 2 {
+		l, err := Take(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Take(path); !errors.Is(err, ErrHeld) {
+			t.Errorf("a second Take: %v", err)
+		}
+		if err := l.Leave(); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("after Leave: %v, %v", info, err)
+		}
+	}
+}

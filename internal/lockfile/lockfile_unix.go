@@ -38,6 +38,23 @@ func Create(path string) (_ *Lock, err error) {
 	return &Lock{f, path}, nil
 }
 
+// Take locks the file at path, which is made if it is not there and stays when the lock is dropped with Leave. It does
+// not wait: the error is [ErrHeld] if another has it.
+func Take(path string) (*Lock, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		err = ErrHeld
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lock %s: %w", path, errors.Join(err, f.Close()))
+	}
+	return &Lock{f, path}, nil
+}
+
 // Remove removes the file and drops the lock.
 func (l *Lock) Remove() error { return errors.Join(os.Remove(l.path), l.f.Close()) }
 
