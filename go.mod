@@ -3,6 +3,7 @@ module github.com/silk-sandbox/silk
 go 1.26.3
 
 require (
+	github.com/cilium/ebpf v0.22.0
 	github.com/erofs/go-erofs v0.3.1
 	github.com/gabriel-vasile/mimetype v1.4.16
 	github.com/goccy/go-yaml v1.19.2

@@ -20,6 +20,7 @@ type Root struct {
 	dirs    map[string]string // parent directory by controller: memory, cpu, pids; all the same for version 2
 	points  map[string]string // version 1: where each controller's hierarchy is mounted
 	own     string            // version 1: this process's group in one hierarchy, if it can be seen
+	unified string            // version 1: where version 2 is mounted besides, for groups that Child made
 	self    maker
 	next    atomic.Int64
 }
@@ -43,7 +44,7 @@ func Find() (*Root, error) {
 	}
 	r := &Root{self: self}
 	if mounts["memory"].point != "" {
-		r.Version, r.dirs, r.points = 1, map[string]string{}, map[string]string{}
+		r.Version, r.dirs, r.points, r.unified = 1, map[string]string{}, map[string]string{}, mounts[""].point
 		for _, c := range controllers {
 			m := mounts[c]
 			if m.point == "" {

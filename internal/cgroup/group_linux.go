@@ -306,6 +306,9 @@ func (r *Root) tops() (tops []string) {
 			tops = append(tops, top)
 		}
 	}
+	if r.unified != "" {
+		tops = append(tops, r.unified)
+	}
 	return tops
 }
 

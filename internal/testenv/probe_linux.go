@@ -29,6 +29,8 @@ func probeNow(need Need) error {
 		return probeUserns()
 	case KVM:
 		return probeKVM()
+	case BPF:
+		return probeBPF()
 	case CgroupV1:
 		return probeCgroupV1()
 	case CgroupV2:
@@ -39,6 +41,8 @@ func probeNow(need Need) error {
 		return try(nil, "runc", "--version")
 	case Apt:
 		return probeApt()
+	case Clang:
+		return probeClang()
 	case Sentry:
 		return probeELF(SentryPath(), EnvSentry)
 	case Silk:
@@ -141,6 +145,17 @@ func probeMkdir(parent string) error {
 		return err
 	}
 	return os.Remove(dir)
+}
+
+// probeClang asks for the three packages that bpf2go needs, as Debian names them.
+func probeClang() error {
+	for _, name := range []string{"clang", "llvm-strip"} {
+		if err := try(nil, name, "--version"); err != nil {
+			return err
+		}
+	}
+	_, err := os.Stat("/usr/include/bpf/bpf_helpers.h")
+	return err
 }
 
 func probeApt() error {

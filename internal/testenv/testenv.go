@@ -6,8 +6,8 @@
 //	SILK_TEST_REQUIRE=sentry,images go test ./...
 //	SILK_TEST_REQUIRE=all           go test ./...
 //
-// where "all" means every need that a package or a make target can supply (bwrap, runc, apt, sentry, images), and the
-// others (root, userns, kvm, cgroupv1, cgroupv2), which depend on the host, must be named.
+// where "all" means every need that a package or a make target can supply (bwrap, runc, apt, clang, sentry, images), and the
+// others (root, userns, kvm, bpf, cgroupv1, cgroupv2), which depend on the host, must be named.
 //
 // [NoLeaks] compares goroutines, descriptors, processes, mounts, cgroups, network namespaces and temporary directories
 // before and after a test. The package reads the environment, which nothing outside cmd and tests may do.
@@ -29,11 +29,13 @@ const (
 	Root     Need = "root"     // uid 0 that may create mount, pid and network namespaces
 	Userns   Need = "userns"   // an ordinary user may create a user namespace and others inside it
 	KVM      Need = "kvm"      // /dev/kvm opens and speaks API version 12
+	BPF      Need = "bpf"      // the host's kernel lets programs be attached to its tracepoints, as watch/bpf does
 	CgroupV1 Need = "cgroupv1" // memory and pids hierarchies of cgroup v1 in which directories can be made
 	CgroupV2 Need = "cgroupv2" // a cgroup2 mount with the memory and pids controllers in which directories can be made
 	Bwrap    Need = "bwrap"    // bubblewrap runs a program
 	Runc     Need = "runc"     // runc is installed
 	Apt      Need = "apt"      // apt-get is installed and has at least one package source
+	Clang    Need = "clang"    // what makes BPF objects: clang, llvm-strip and libbpf's headers
 	Sentry   Need = "sentry"   // the sandbox kernel is built: see SentryPath
 	Silk     Need = "silk"     // the command line is built: see SilkPath
 )
@@ -52,7 +54,7 @@ const imagePrefix = "image:"
 func Image(tag string) Need { return Need(imagePrefix + tag) }
 
 // byMake are the needs that "all" covers besides images: a package or a make target supplies them.
-var byMake = []Need{Bwrap, Runc, Apt, Sentry, Silk}
+var byMake = []Need{Bwrap, Runc, Apt, Clang, Sentry, Silk}
 
 // Require skips t, with the reason, unless the machine meets every need; needs that SILK_TEST_REQUIRE names fail t
 // instead. Probes run once per process.

@@ -1,0 +1,449 @@
+package bpf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/silk-sandbox/silk/internal/cgroup"
+	"github.com/silk-sandbox/silk/internal/testenv"
+	"github.com/silk-sandbox/silk/watch"
+)
+
+// watched starts a program, watches it for alarms, and lets it go.
+func watched(t *testing.T, w *Watcher, arm bool, program string, args ...string) (*Scope, *standIn) {
+	t.Helper()
+	p := start(t, program, args...)
+	s, err := w.Watch(p.Process.Pid, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if arm {
+		if err := s.Arm(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := p.stdin.Write([]byte{'\n'}); err != nil {
+		t.Fatal(err)
+	}
+	return s, p
+}
+
+func TestAlarm(t *testing.T) {
+	w := opened(t, Config{}, 0)
+	s, p := watched(t, w, false, "calls")
+	for _, line := range []string{"socket", "connect", "execve", "setuid", "capset", "mount", "blind"} {
+		p.tell(t, line)
+	}
+	if n, _, err := s.Alarms(); n != 0 || err != nil {
+		t.Errorf("before Arm: Alarms() = %d, %v", n, err)
+	}
+	if err := s.Arm(); err != nil {
+		t.Fatal(err)
+	}
+	p.tell(t, "unix")
+	p.tell(t, "openat")
+	if n, first, err := s.Alarms(); n != 0 || err != nil {
+		t.Errorf("what a sandbox's kernel does all the time is an alarm: %d, %+v, %v", n, first, err)
+	}
+	want := []string{
+		"socket||AF_INET6 SOCK_DGRAM 17", "socket||AF_PACKET SOCK_RAW 0", "connect||192.0.2.1:443", "execve||/calls/execve",
+		"setuid||-1", "capset", "mount||/calls/mount", "blind|io_uring_setup",
+	}
+	for i, line := range []string{"socket", "packet", "connect", "execve", "setuid", "capset", "mount", "blind"} {
+		p.tell(t, line)
+		n, first, err := s.Alarms()
+		if n != uint64(i+1) || err != nil {
+			t.Errorf("after %s: Alarms() = %d, %v, want %d", line, n, err, i+1)
+		}
+		if got := words([]watch.Event{first})[0]; got != want[0] || first.Process != p.Process.Pid {
+			t.Errorf("the first alarm is %+v", first)
+		}
+		if got := words([]watch.Event{<-s.Events()})[0]; got != want[i] {
+			t.Errorf("got %q, want %q", got, want[i])
+		}
+	}
+	p.end(t)
+}
+
+func TestAlarmOfSeccompKill(t *testing.T) {
+	w := opened(t, Config{}, 0)
+	for program, want := range map[string]uint64{"killed-by-seccomp": 1, "trapped-by-seccomp": 0} {
+		s, p := watched(t, w, true, program)
+		p.end(t)
+		n, first, err := s.Alarms()
+		if n != want || err != nil {
+			t.Errorf("%s: Alarms() = %d, %+v, %v, want %d", program, n, first, err, want)
+		}
+		if n == 1 && words([]watch.Event{first})[0] != "sigsys|personality" {
+			t.Errorf("the alarm is %+v", first)
+		}
+	}
+}
+
+// TestAlarmOfDescendants: threads that there were before Watch, threads and processes that came after, and a process
+// that has left everything it could.
+func TestAlarmOfDescendants(t *testing.T) {
+	w := opened(t, Config{}, 0)
+	s, p := watched(t, w, true, "thread")
+	p.end(t)
+	if n, first, err := s.Alarms(); n != 1 || err != nil || first.Thread == first.Process {
+		t.Errorf("a thread: Alarms() = %d, %+v, %v", n, first, err)
+	}
+	s, p = watched(t, w, true, "leave", topProcs(t), "/left")
+	p.end(t)
+	if n, first, err := s.Alarms(); n != 1 || err != nil || first.Kind != watch.Execve {
+		t.Errorf("a child in other namespaces: Alarms() = %d, %+v, %v", n, first, err)
+	}
+}
+
+func TestAlarmKills(t *testing.T) {
+	w := opened(t, Config{Kill: true}, 0)
+	s, p := watched(t, w, true, "calls")
+	p.tell(t, "openat")
+	if said := p.tell(t, "socket"); said != "" {
+		t.Errorf("after its alarm it said %q", said)
+	}
+	state := p.end(t)
+	if status := state.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGKILL {
+		t.Errorf("it ended with %v", state)
+	}
+	n, first, err := s.Alarms()
+	if n != 1 || err != nil || first.Result != "killed" {
+		t.Errorf("Alarms() = %d, %+v, %v", n, first, err)
+	}
+}
+
+// TestAlarmsAreCountedWithoutReader: many more than the ring and the channel take, and nobody reads.
+func TestAlarmsAreCountedWithoutReader(t *testing.T) {
+	w := opened(t, Config{}, 0)
+	s, p := watched(t, w, true, "many")
+	p.end(t)
+	n, first, err := s.Alarms()
+	if n != noise || err != nil || first.Kind != watch.CapSet {
+		t.Errorf("Alarms() = %d, %+v, %v, want %d", n, first, err, noise)
+	}
+	if len(s.Events()) == 0 {
+		t.Error("none of them was sent")
+	}
+	// One that does not read takes nothing from another.
+	other, q := watched(t, w, true, "calls")
+	q.tell(t, "mount")
+	if e := <-other.Events(); e.Kind != watch.Mount {
+		t.Errorf("got %+v", e)
+	}
+	q.end(t)
+}
+
+// TestAlarmByCgroup: who is put into the sandbox's control group belongs to it, with or without a tag.
+func TestAlarmByCgroup(t *testing.T) {
+	w := opened(t, Config{}, 0)
+	p, other := start(t, "wait"), start(t, "calls")
+	g, err := cgroup.Child(p.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := g.Remove(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	s, err := w.Watch(p.Process.Pid, g.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Arm(); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Add(other.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	other.tell(t, "\nconnect")
+	if n, first, err := s.Alarms(); n != 1 || err != nil || first.Process != other.Process.Pid {
+		t.Errorf("Alarms() = %d, %+v, %v", n, first, err)
+	}
+	other.end(t)
+	p.end(t)
+	if _, err := w.Watch(p.Process.Pid, "/proc"); err == nil {
+		t.Error("a directory that is no control group was taken for one")
+	}
+}
+
+// TestUntaggable: the kernel has no memory for a tag. The task is noted elsewhere; if that fails, the sandbox is lost.
+func TestUntaggable(t *testing.T) {
+	t.Run("noted", func(t *testing.T) {
+		w := opened(t, Config{}, 1)
+		s, p := watched(t, w, true, "leave", topProcs(t), "/left")
+		p.end(t)
+		if n, first, err := s.Alarms(); n != 1 || err != nil || first.Kind != watch.Execve {
+			t.Errorf("Alarms() = %d, %+v, %v, want the child's exec", n, first, err)
+		}
+		var used uint32
+		if err := w.kernel.NewbornsUsed.Get(&used); err != nil || used != 0 {
+			t.Errorf("%d notes are left (%v), want none: those tasks have ended", used, err)
+		}
+	})
+	t.Run("lost", func(t *testing.T) {
+		w := opened(t, Config{}, 2)
+		s, p := watched(t, w, false, "leave", os.DevNull, "/left")
+		state := p.end(t)
+		if status := state.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGKILL {
+			t.Errorf("it ended with %v, want a kill", state)
+		}
+		n, first, err := s.Alarms()
+		if n == 0 || err != nil || first.Kind != watch.Clone || !strings.HasSuffix(first.Argument, "could not be tagged") {
+			t.Errorf("Alarms() = %d, %+v, %v", n, first, err)
+		}
+	})
+}
+
+func TestKillFindsEverybody(t *testing.T) {
+	w := opened(t, Config{}, 0)
+	s, p := guest(t, w, "bomb", topProcs(t))
+	go func() {
+		for range s.Events() {
+		}
+	}()
+	for { // until it has left its control group and forks
+		line, err := p.stdout.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		if line == "go\n" {
+			break
+		}
+	}
+	if err := s.Kill(t.Context()); err != nil {
+		t.Error(err)
+	}
+	pids, err := s.Processes()
+	if err != nil || len(pids) != 0 {
+		t.Errorf("Processes() = %v, %v, want none", pids, err)
+	}
+	state := p.end(t)
+	if status := state.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGKILL {
+		t.Errorf("it ended with %v", state)
+	}
+}
+
+func TestScopesAreReused(t *testing.T) {
+	w := opened(t, Config{Scopes: 1}, 0)
+	s, p := watched(t, w, true, "calls")
+	if _, err := w.Watch(p.Process.Pid, ""); !errors.Is(err, ErrFull) {
+		t.Errorf("a second scope: %v, want ErrFull", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.Alarms(); !errors.Is(err, ErrClosed) {
+		t.Errorf("Alarms() after Close: %v", err)
+	}
+	if err := s.Arm(); !errors.Is(err, ErrClosed) {
+		t.Errorf("Arm() after Close: %v", err)
+	}
+	// Its process lives on with a tag of the same slot.
+	next, q := watched(t, w, true, "calls")
+	p.tell(t, "mount")
+	if n, first, err := next.Alarms(); n != 0 || err != nil {
+		t.Errorf("an alarm of another sandbox's process: %d, %+v, %v", n, first, err)
+	}
+	q.tell(t, "mount")
+	if n, _, err := next.Alarms(); n != 1 || err != nil {
+		t.Errorf("Alarms() = %d, %v", n, err)
+	}
+	if _, err := w.Watch(1<<22+1, ""); err == nil { // above the highest pid there can be, proc_sys_kernel(5)
+		t.Error("a process that does not exist is watched")
+	}
+	p.end(t)
+	q.end(t)
+}
+
+func TestCheckNoticesDetachedPrograms(t *testing.T) {
+	for i := range 2 { // entry and exit of system calls
+		w := opened(t, Config{}, 0)
+		if err := w.Check(); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.links[i].Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Check(); err == nil {
+			t.Errorf("Check() says nothing of program %d, which is gone", i)
+		}
+		w.links = slices.Delete(w.links, i, i+1)
+	}
+}
+
+func TestReaderThatDiesIsNoticed(t *testing.T) {
+	for name, kill := range map[string]func(*Watcher, *Scope) error{
+		"the reader of alarms":     func(w *Watcher, _ *Scope) error { return w.ring.Close() },
+		"the reader of the events": func(_ *Watcher, s *Scope) error { return s.ring.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := opened(t, Config{}, 0)
+			s, p := guest(t, w, "wait")
+			if err := kill(w, s); err != nil {
+				t.Fatal(err)
+			}
+			<-w.Done()
+			if err := w.Check(); !errors.Is(err, ErrClosed) {
+				t.Errorf("Check() = %v", err)
+			}
+			if _, err := w.Watch(p.Process.Pid, ""); !errors.Is(err, ErrClosed) {
+				t.Errorf("Watch() = %v", err)
+			}
+			p.end(t)
+		})
+	}
+}
+
+// watchAndWait is a silk that watches a guest, and is killed.
+func watchAndWait(args []string) {
+	w, err := Open(context.Background(), Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	pid, _ := strconv.Atoi(args[0])
+	s, err := w.Guest(context.Background(), pid, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(s.Cgroup())
+	_, _ = io.ReadAll(os.Stdin)
+}
+
+// loadedPrograms are the programs of this package that the kernel has, by id.
+func loadedPrograms(t *testing.T) (ids []ebpf.ProgramID) {
+	t.Helper()
+	for id := ebpf.ProgramID(0); ; {
+		next, err := ebpf.ProgramGetNextID(id)
+		if errors.Is(err, os.ErrNotExist) {
+			return ids
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		id = next
+		p, err := ebpf.NewProgramFromID(id)
+		if err != nil { // gone since
+			continue
+		}
+		info, err := p.Info()
+		if err == nil && strings.HasPrefix(info.Name, "silk_") {
+			ids = append(ids, id)
+		}
+		p.Close()
+	}
+}
+
+func TestKilledWatcherLeavesNothing(t *testing.T) {
+	testenv.Require(t, testenv.Root, testenv.BPF)
+	testenv.NoLeaks(t)
+	before := loadedPrograms(t)
+	p := start(t, "wait")
+	silk := start(t, "watch", strconv.Itoa(p.Process.Pid))
+	group := silk.tell(t, "")
+	if !filepath.IsAbs(group) {
+		t.Fatal(group)
+	}
+	its := slices.DeleteFunc(loadedPrograms(t), func(id ebpf.ProgramID) bool { return slices.Contains(before, id) })
+	if len(its) < 6 {
+		t.Errorf("a watcher has the programs %v: the test does not see them", its)
+	}
+	if err := silk.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	silk.end(t)
+	p.end(t)
+	gone := func() bool {
+		return !slices.ContainsFunc(loadedPrograms(t), func(id ebpf.ProgramID) bool { return slices.Contains(its, id) })
+	}
+	for deadline := time.Now().Add(10 * time.Second); !gone(); { // the kernel takes a grace period
+		if time.Now().After(deadline) {
+			t.Fatal("programs are left in the kernel")
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	// What is left is an empty directory, which the next silk removes.
+	if _, err := os.Stat(group); err != nil {
+		t.Errorf("the guest's control group: %v", err)
+	}
+	root, err := cgroup.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left, err := root.Leftovers(); err != nil || !slices.Contains(left, group) {
+		t.Errorf("Leftovers() = %q, %v, want %s among them", left, err, group)
+	}
+	if err := root.Sweep(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(group); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s is still there: %v", group, err)
+	}
+}
+
+func TestProbe(t *testing.T) {
+	testenv.Require(t, testenv.Root, testenv.BPF)
+	testenv.NoLeaks(t)
+	names := []string{}
+	for _, c := range Probe() {
+		names = append(names, c.Name)
+		if c.Answer != Yes || c.Reason == "" {
+			t.Errorf("%+v", c)
+		}
+	}
+	if diff := cmp.Diff([]string{"bpf", "btf", "tracepoints", "task_storage", "processes", "pid_namespace", "cgroup2"}, names); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestWithoutRoot: who cannot watch is told why, and a watcher is not to be had.
+func TestWithoutRoot(t *testing.T) {
+	testenv.Require(t, testenv.Root, testenv.BPF)
+	testenv.NoLeaks(t)
+	const nobody = 65534
+	for _, test := range []struct {
+		name string
+		attr syscall.SysProcAttr
+		want string
+	}{
+		{"an ordinary user", syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}, "{Name:bpf Answer:no Reason:needs root (CAP_BPF, CAP_PERFMON) Optional:false}"},
+		{"root of a user namespace", syscall.SysProcAttr{
+			Cloneflags: unix.CLONE_NEWUSER, Credential: &syscall.Credential{NoSetGroups: true},
+			UidMappings: []syscall.SysProcIDMap{{HostID: nobody, Size: 1}}, GidMappings: []syscall.SysProcIDMap{{HostID: nobody, Size: 1}},
+		}, "{Name:bpf Answer:no Reason:refused although this is root"},
+		{"another PID namespace", syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS}, "{Name:pid_namespace Answer:no Reason:silk runs in a PID namespace"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			self, err := os.Open("/proc/self/exe") // its directory may be closed to others
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer self.Close()
+			cmd := exec.CommandContext(t.Context(), "/proc/self/fd/3")
+			cmd.Env, cmd.Dir = []string{envProgram + "=probe"}, "/"
+			cmd.ExtraFiles, cmd.SysProcAttr = []*os.File{self}, &test.attr
+			out, err := cmd.CombinedOutput()
+			if err != nil || !strings.Contains(string(out), test.want) || !strings.Contains(string(out), ErrUnavailable.Error()) {
+				t.Errorf("%v, Probe() said %q, want %q in it and an error of Open", err, out, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,340 @@
+package bpf
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/ringbuf"
+	"golang.org/x/sys/unix"
+
+	"github.com/silk-sandbox/silk/watch"
+)
+
+// Watcher is one set of loaded programs, for any number of sandboxes. It is safe for concurrent use. Close it.
+type Watcher struct {
+	config Config
+	cookie uint64
+	kernel silkObjects
+	links  []link.Link
+	list   *link.Iter
+	ring   *ringbuf.Reader // of alarms
+
+	checking sync.Mutex
+
+	mu     sync.Mutex
+	scopes map[uint32]*Scope // by slot
+	free   []uint32          // slots, the one that has been free for longest first
+	next   uint32            // generation
+	groups uint32
+	dooms  uint32
+	err    error // why it has stopped
+
+	done    chan struct{} // closed when it has stopped
+	readers sync.WaitGroup
+}
+
+// Open loads the programs and attaches them, which takes about a tenth of a second of processor time: keep the watcher.
+// It returns when a call of our own has been seen by each of them. ctx is looked at between the steps.
+func Open(ctx context.Context, config Config) (*Watcher, error) { return open(ctx, config, 0) }
+
+// open is Open with faults to test: see silk.bpf.c.
+func open(ctx context.Context, config Config, faults uint32) (_ *Watcher, err error) {
+	config = config.withDefaults()
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	if c := checkNamespace(); c.Answer != Yes {
+		return nil, fmt.Errorf("%w: %s", ErrUnavailable, c.Reason)
+	}
+	w := &Watcher{config: config, scopes: map[uint32]*Scope{}, done: make(chan struct{})}
+	for slot := range config.Scopes {
+		w.free = append(w.free, uint32(slot))
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.release())
+		}
+	}()
+	if err := probeBPF(); err != nil { // at once, and in its own words: what the loader makes of a refusal misleads
+		return nil, explain(err)
+	}
+	if err := w.load(faults); err != nil {
+		return nil, explain(err)
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	if err := w.attach(); err != nil {
+		return nil, explain(err)
+	}
+	if err := w.Check(); err != nil {
+		return nil, err
+	}
+	if w.ring, err = ringbuf.NewReader(w.kernel.Shared); err != nil {
+		return nil, fmt.Errorf("open ring of alarms: %w", err)
+	}
+	w.readers.Go(w.readAlarms)
+	return w, context.Cause(ctx)
+}
+
+func (w *Watcher) load(faults uint32) error {
+	spec, err := loadSilk()
+	if err != nil {
+		return fmt.Errorf("read BPF object: %w", err)
+	}
+	for _, name := range []string{"policies", "alarms", "counters", "groups", "rings"} {
+		spec.Maps[name].MaxEntries = uint32(w.config.Scopes)
+	}
+	spec.Maps["rings"].InnerMap.MaxEntries = uint32(w.config.GuestBytes)
+	// A first argument that no program has by chance, and with which every call that Check makes is refused: an invalid
+	// descriptor or id in its lower half, an address that cannot be in its whole.
+	var random [4]byte
+	_, _ = rand.Read(random[:]) // never fails: crypto/rand
+	w.cookie = uint64(binary.LittleEndian.Uint32(random[:])|1<<31)<<32 | 0xffffffff
+	if w.cookie>>47 == 1<<17-1 {
+		w.cookie ^= 1 << 48 // the kernel's half, canonical
+	}
+	for name, value := range map[string]any{"cookie": w.cookie, "faults": faults} {
+		if err := spec.Variables[name].Set(value); err != nil {
+			return fmt.Errorf("set %s in BPF object: %w", name, err)
+		}
+	}
+	if err := spec.LoadAndAssign(&w.kernel, nil); err != nil {
+		return fmt.Errorf("load BPF programs: %w", err)
+	}
+	return nil
+}
+
+func (w *Watcher) attach() error {
+	for _, p := range []*ebpf.Program{w.kernel.SilkEnter, w.kernel.SilkExit, w.kernel.SilkNewtask, w.kernel.SilkEnd} {
+		l, err := link.AttachTracing(link.TracingOptions{Program: p})
+		if err != nil {
+			return fmt.Errorf("attach %v: %w", p, err)
+		}
+		w.links = append(w.links, l)
+	}
+	l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: "signal_generate", Program: w.kernel.SilkSignal})
+	if err != nil {
+		return fmt.Errorf("attach to signal_generate: %w", err)
+	}
+	w.links = append(w.links, l)
+	if w.list, err = link.AttachIter(link.IterOptions{Program: w.kernel.SilkList}); err != nil {
+		return fmt.Errorf("attach list of tasks: %w", err)
+	}
+	return nil
+}
+
+// explain adds ErrUnavailable to what the kernel refused.
+func explain(err error) error {
+	switch {
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES), errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w: %s: %w", ErrUnavailable, needsRoot(), err)
+	case errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, unix.ENOSYS), errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return err
+}
+
+// Check makes harmless calls of our own, each of which the kernel refuses, and looks whether the programs saw them. An
+// error means that nothing is watched: a sandbox must not start. It takes some microseconds.
+func (w *Watcher) Check() error {
+	w.checking.Lock()
+	defer w.checking.Unlock()
+	if err := w.Err(); err != nil {
+		return err
+	}
+	before, err := w.beats()
+	if err != nil {
+		return err
+	}
+	c := uintptr(w.cookie)
+	for _, number := range []uintptr{unix.SYS_SOCKET, unix.SYS_CONNECT, unix.SYS_OPENAT, unix.SYS_EXECVE, unix.SYS_SETUID, unix.SYS_CAPSET, unix.SYS_MOUNT} {
+		if _, _, errno := unix.RawSyscall6(number, c, 0, 0, 0, 0, 0); errno == 0 {
+			return fmt.Errorf("check watcher: %s with impossible arguments was not refused", callNames[number])
+		}
+	}
+	// ptrace(2): a process cannot attach to itself, EPERM.
+	if _, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_ATTACH, uintptr(os.Getpid()), c, 0, 0, 0); errno != unix.EPERM {
+		return fmt.Errorf("check watcher: ptrace of this process: %w", errno)
+	}
+	after, err := w.beats()
+	if err != nil {
+		return err
+	}
+	for _, kind := range []int{kindSocket, kindConnect, kindOpenAt, kindExecve, kindSetUID, kindCapSet, kindMount, kindDenied} {
+		if after[kind] == before[kind] {
+			return fmt.Errorf("check watcher: the kernel did not show it our own call of kind %s", kinds[kind])
+		}
+	}
+	for _, l := range w.links {
+		if _, err := l.Info(); err != nil {
+			return fmt.Errorf("check watcher: ask for its programs: %w", err)
+		}
+	}
+	return nil
+}
+
+func (w *Watcher) beats() (n [len(kinds)]uint64, err error) {
+	for kind := range n {
+		var each []uint64 // by processor
+		if err := w.kernel.Beats.Lookup(uint32(kind), &each); err != nil {
+			return n, fmt.Errorf("check watcher: %w", err)
+		}
+		for _, v := range each {
+			n[kind] += v
+		}
+	}
+	return n, nil
+}
+
+// Done is closed when the watcher has stopped, by [Watcher.Close] or because it could not read what the kernel has for
+// it; Err says which. Sandboxes that must not run unwatched have to end then.
+func (w *Watcher) Done() <-chan struct{} { return w.done }
+
+// Err is nil while the watcher works, [ErrClosed] after Close, or what stopped it.
+func (w *Watcher) Err() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
+
+// stop notes why the watcher no longer works; only the first reason counts.
+func (w *Watcher) stop(why error) (first bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err != nil {
+		return false
+	}
+	w.err = why
+	close(w.done)
+	return true
+}
+
+// Close takes the programs out of the kernel and closes all scopes. Nothing is left behind.
+func (w *Watcher) Close() error {
+	w.stop(ErrClosed)
+	w.mu.Lock()
+	var scopes []*Scope
+	for _, s := range w.scopes {
+		scopes = append(scopes, s)
+	}
+	w.mu.Unlock()
+	var errs []error
+	for _, s := range scopes {
+		errs = append(errs, s.Close())
+	}
+	if w.ring != nil {
+		errs = append(errs, w.ring.Close()) // wakes its reader
+	}
+	w.readers.Wait()
+	return errors.Join(append(errs, w.release())...)
+}
+
+func (w *Watcher) release() error {
+	var errs []error
+	for _, l := range w.links {
+		errs = append(errs, l.Close())
+	}
+	w.links = nil
+	if w.list != nil {
+		errs = append(errs, w.list.Close())
+		w.list = nil
+	}
+	return errors.Join(append(errs, w.kernel.Close())...)
+}
+
+// readAlarms hands records of the shared ring to their scopes. It waits for nobody: what a scope's channel has no room
+// for is counted there, and the alarm itself is in the kernel's count.
+func (w *Watcher) readAlarms() {
+	err := readRing(w.ring, func(r *record) {
+		w.mu.Lock()
+		s := w.scopes[r.slot]
+		w.mu.Unlock()
+		if s != nil && s.generation == r.generation {
+			s.offer(r.event(s.boot))
+		}
+	})
+	w.stop(fmt.Errorf("%w: its reader of alarms has ended: %w", ErrClosed, orClosed(err)))
+}
+
+// orClosed is err, or that a ring has been closed: nobody but Close may do that.
+func orClosed(err error) error {
+	if err == nil {
+		return ringbuf.ErrClosed
+	}
+	return err
+}
+
+// readRing calls handle for each record until the ring is closed or flushed.
+func readRing(ring *ringbuf.Reader, handle func(*record)) error {
+	var raw ringbuf.Record
+	for {
+		err := ring.ReadInto(&raw)
+		if errors.Is(err, ringbuf.ErrClosed) || errors.Is(err, ringbuf.ErrFlushed) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		r, err := decode(raw.RawSample)
+		if err != nil {
+			return err
+		}
+		handle(&r)
+	}
+}
+
+// bootTime is when CLOCK_BOOTTIME, which records are stamped with, was zero by the clock on the wall.
+func bootTime() time.Time {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil { // cannot be: the kernel has it since 2.6.39
+		return time.Now()
+	}
+	return time.Now().Add(-time.Duration(ts.Nano())).Round(0)
+}
+
+// counts sums the kernel's counts of a slot over the processors.
+func (w *Watcher) counts(slot uint32) (n silkCounts, err error) {
+	var each []silkCounts
+	if err := w.kernel.Counters.Lookup(slot, &each); err != nil {
+		return n, fmt.Errorf("count events: %w", err)
+	}
+	for _, c := range each {
+		n.Events += c.Events
+		n.Lost += c.Lost
+	}
+	return n, nil
+}
+
+// alarms is what the kernel has counted for a slot, and its first alarm.
+func (w *Watcher) alarms(slot uint32, boot time.Time) (n uint64, first watch.Event, err error) {
+	b, err := w.kernel.Alarms.LookupBytes(slot)
+	if err != nil {
+		return 0, first, fmt.Errorf("count alarms: %w", err)
+	}
+	const head = 16 // count and ready of struct alarm
+	if len(b) < head+headerBytes {
+		return 0, first, fmt.Errorf("count alarms: %d bytes", len(b))
+	}
+	n = binary.LittleEndian.Uint64(b)
+	if n == 0 {
+		return 0, first, nil
+	}
+	if binary.LittleEndian.Uint64(b[8:]) == 0 { // its processor is about to write it
+		return n, watch.Event{Origin: watch.Host}, nil
+	}
+	r, err := decode(b[head:])
+	if err != nil {
+		return n, first, fmt.Errorf("read alarm: %w", err)
+	}
+	return n, r.event(boot), nil
+}
