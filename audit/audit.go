@@ -83,6 +83,11 @@ func New(run string, name Name, at time.Time, data map[string]any) (Event, error
 // Append adds events to the end of the chain, in order, and sets the fields of each that only the trail knows. tx must
 // hold the write lock from its beginning (store.DB.Update does), or two writers could continue the same event.
 func Append(ctx context.Context, tx *sql.Tx, events ...*Event) error {
+	for _, e := range events {
+		if err := e.check(); err != nil {
+			return err
+		}
+	}
 	var seq int64
 	hash := zeroHash
 	err := tx.QueryRowContext(ctx, "SELECT seq, hash FROM audit_events ORDER BY seq DESC LIMIT 1").Scan(&seq, &hash)
@@ -91,9 +96,6 @@ func Append(ctx context.Context, tx *sql.Tx, events ...*Event) error {
 	}
 	var total int64
 	for _, e := range events {
-		if err := e.check(); err != nil {
-			return err
-		}
 		seq++
 		total += e.size()
 		e.ID, e.CreatedAt = ulid.MustNew(ulid.Now(), rand.Reader).String(), time.Now().UnixMilli()

@@ -21,8 +21,8 @@ import (
 // Policy says when events move into files, and when files go. Its zero value is the default.
 type Policy struct {
 	// MaxBytes is the size of the table's events at which old ones move, and of the events in one file before
-	// compression; an event counts as its data and 256 bytes. 0: 8 MiB, about 10,000 runs: moving them takes about a
-	// second, which a one-shot silk adds to its run.
+	// compression; an event counts as its data and 256 bytes. 0: 4 MiB, about 5,000 runs: moving them takes less than
+	// a second, which the one-shot silk that meets them adds to its end.
 	MaxBytes int64
 
 	// MaxAge is the age of the oldest event at which old ones move. 0: 30 days, a file a month on a quiet host.
@@ -38,7 +38,7 @@ type Policy struct {
 }
 
 func (p Policy) withDefaults() Policy {
-	p.MaxBytes = cmp.Or(p.MaxBytes, 8<<20)
+	p.MaxBytes = cmp.Or(p.MaxBytes, 4<<20)
 	p.MaxAge = cmp.Or(p.MaxAge, 30*24*time.Hour)
 	p.Keep = cmp.Or(p.Keep, 1000)
 	return p

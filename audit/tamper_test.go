@@ -14,8 +14,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/klauspost/compress/zstd"
-
 	"github.com/silk-sandbox/silk/store"
 )
 
@@ -77,30 +75,6 @@ func (f forger) remove(i int) {
 	if err := os.Remove(f.file(i)); err != nil {
 		f.Fatal(err)
 	}
-}
-
-func unpack(t testing.TB, data []byte) [][]byte {
-	t.Helper()
-	z, err := zstd.NewReader(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer z.Close()
-	text, err := z.DecodeAll(data, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := bytes.SplitAfter(text, []byte("\n"))
-	return lines[:len(lines)-1]
-}
-
-func pack(t testing.TB, lines [][]byte) []byte {
-	t.Helper()
-	z, err := zstd.NewWriter(nil, zstd.WithWindowSize(window))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return z.EncodeAll(bytes.Join(lines, nil), nil)
 }
 
 // lines changes the lines of a file: the header, the events, the seal. The seal is made anew if reseal says so.
