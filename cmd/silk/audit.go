@@ -3,10 +3,14 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/silk-sandbox/silk/audit"
+	"github.com/silk-sandbox/silk/internal/escape"
 )
 
 func (a *app) auditCommand() *cobra.Command {
@@ -20,13 +24,8 @@ func (a *app) auditCommand() *cobra.Command {
 	ls.Flags().StringVar(&f.Prefix, "event", "", "only those whose name begins so, such as sandbox_")
 	ls.Flags().Int64Var(&f.Before, "before", 0, "only those with a lower sequence number, for the next page")
 	ls.Flags().IntVar(&f.Limit, "limit", 20, "at most so many")
-	verify := &cobra.Command{
-		Use: "verify", Short: "Check that no audit event was changed or removed", Args: needArgs(0, 0, "no arguments"),
-		Long:    "Read the whole audit trail and check its hash chain. Exit status 1 if an event was changed, removed or put in between.\nThe head that is printed can be kept elsewhere: a later trail that is whole and has it has the same history.",
-		Example: "  silk audit verify",
-		RunE:    func(*cobra.Command, []string) error { return a.auditVerify() },
-	}
-	return group("audit", "Read and check the append-only trail of what happened", "  silk audit ls\n  silk audit verify", a.jsonFlag(ls), a.jsonFlag(verify))
+	return group("audit", "Read and check the append-only trail of what happened", "  silk audit ls\n  silk audit tail -f\n  silk audit verify",
+		a.jsonFlag(ls), a.auditTailCommand(), a.jsonFlag(a.auditVerifyCommand()), a.auditExportCommand())
 }
 
 func (a *app) auditList(f audit.Filter) error {
@@ -50,51 +49,110 @@ func (a *app) auditList(f audit.Filter) error {
 	}
 	rows := [][]string{{"SEQ", "TIME", "RUN", "EVENT", "DATA"}}
 	for _, e := range events {
-		rows = append(rows, []string{fmt.Sprint(e.Seq), timeText(e.Timestamp), e.Run, string(e.Name), string(e.Data)})
+		rows = append(rows, []string{fmt.Sprint(e.Seq), timeText(e.Timestamp), e.Run, string(e.Name), escape.JSON(string(e.Data))})
 	}
 	return a.table(rows)
 }
 
-func (a *app) auditVerify() error {
+func (a *app) auditVerifyCommand() *cobra.Command {
+	var heads []string
+	c := &cobra.Command{
+		Use: "verify", Short: "Check that no audit event was changed or removed", Args: needArgs(0, 0, "no arguments"),
+		Long: `Read the whole audit trail, in the database and in the files of old events, and check its hash chain. Exit status 1 if an
+event was changed, removed, moved or put in between. What the owner's retention removed is said, and is no fault.
+The head that is printed can be kept elsewhere: --head then shows that nothing was cut off since, which nothing
+inside the trail can.`,
+		Example: "  silk audit verify\n  silk audit verify --head 1204:5aed0bbeda70166508e09362c35432d0dbc92f298bdf4f8e6ca40429ec4a649f",
+		RunE: func(*cobra.Command, []string) error {
+			var known []audit.Head
+			for _, text := range heads {
+				head, err := parseHead(text)
+				if err != nil {
+					return err
+				}
+				known = append(known, head)
+			}
+			return a.auditVerify(known)
+		},
+	}
+	c.Flags().StringArrayVar(&heads, "head", nil, "a head `SEQ:HASH` that was printed earlier and must still be in the trail (repeatable)")
+	return c
+}
+
+// parseHead reads what headText prints.
+func parseHead(text string) (audit.Head, error) {
+	seq, hash, _ := strings.Cut(text, ":")
+	n, err := strconv.ParseInt(seq, 10, 64)
+	if err != nil || n < 1 || len(hash) != 64 || strings.Trim(hash, "0123456789abcdef") != "" {
+		return audit.Head{}, usagef("--head %s is not SEQ:HASH, a number and 64 hex digits, as silk audit verify prints it", printable(text))
+	}
+	return audit.Head{Seq: n, Hash: hash}, nil
+}
+
+func headText(h audit.Head) string {
+	if h.Seq == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%d:%s", h.Seq, h.Hash)
+}
+
+func (a *app) auditVerify(known []audit.Head) error {
 	db, _, err := a.openStore()
 	if errors.Is(err, errNoRuns) {
-		return a.verified(audit.Head{}, nil)
+		if len(known) > 0 {
+			err = &audit.BrokenError{Seq: 1, Why: "it is missing: there is no trail, but a head of one was kept"}
+			return a.verified(audit.Report{}, err)
+		}
+		return a.verified(audit.Report{}, nil)
 	}
 	if err != nil {
 		return err
 	}
 	defer db.Close()
 	done := a.busy("reading the audit trail")
-	head, err := audit.Verify(a.ctx, db)
+	report, err := audit.Verify(a.ctx, db, known...)
 	done()
-	var broken *audit.BrokenError
-	if err != nil && !errors.As(err, &broken) {
-		return err
-	}
-	return a.verified(head, broken)
+	return a.verified(report, err)
 }
 
 // auditAnswer is the JSON of `silk audit verify`.
 type auditAnswer struct {
-	Whole bool       `json:"whole"`
-	Head  audit.Head `json:"head"` // of the part that is whole
-	Why   string     `json:"why,omitempty"`
+	Whole    bool       `json:"whole"`
+	Head     audit.Head `json:"head"`              // of the part that is whole
+	Segments int        `json:"segments"`          // files that were read
+	Gap      *audit.Gap `json:"removed,omitempty"` // what retention removed
+	Why      string     `json:"why,omitempty"`
 }
 
-func (a *app) verified(head audit.Head, broken *audit.BrokenError) error {
-	answer := auditAnswer{Whole: broken == nil, Head: head}
-	if broken != nil {
-		answer.Why = broken.Error()
+func (a *app) verified(report audit.Report, verdict error) error {
+	var broken *audit.BrokenError
+	var gone *audit.GoneError
+	if verdict != nil && !errors.As(verdict, &broken) && !errors.As(verdict, &gone) {
+		return verdict
+	}
+	answer := auditAnswer{Whole: broken == nil, Head: report.Head, Segments: report.Segments, Gap: report.Gap}
+	if verdict != nil {
+		answer.Why = verdict.Error()
 	}
 	var err error
 	switch {
 	case a.json:
 		err = a.printJSON(answer)
 	case broken == nil:
-		err = a.print("the audit trail is whole: %d events, head %s", head.Seq, or(head.Hash, "none"))
+		first, removed := int64(0), ""
+		if report.Gap != nil {
+			first = report.Gap.LastSeq
+			removed = fmt.Sprintf("; events 1 to %d were removed by retention, the last of them on %s", first, time.UnixMilli(report.Gap.AtMs).Format(time.DateOnly))
+		}
+		err = a.print("the audit trail is whole: %d events, head %s%s", report.Seq-first, headText(report.Head), removed)
 	}
-	if err == nil && broken != nil {
-		err = findingf("the audit trail is broken: %v; events up to %d are whole", broken, head.Seq)
+	switch {
+	case err != nil:
+		return err
+	case broken != nil:
+		return findingf("the audit trail is broken: %v; events up to %d are whole", broken, report.Seq)
+	case gone != nil:
+		return findingf("%v", gone)
 	}
-	return err
+	return nil
 }

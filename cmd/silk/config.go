@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 
+	"github.com/silk-sandbox/silk/audit"
 	"github.com/silk-sandbox/silk/internal/strictyaml"
 	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/profile"
@@ -22,6 +23,8 @@ type config struct {
 	grants      policy.Grants
 	mirror      string
 	npmRegistry string
+	alerts      alertConfig
+	audit       audit.Policy
 }
 
 // loadConfig reads the one configuration file that counts: --config, else $SILK_CONFIG, else the user's, else the host's.
@@ -64,6 +67,8 @@ func parseConfig(file string, data []byte) (config, error) {
 		"grants":       func(n strictyaml.Node) { c.grants = readGrants(d, n) },
 		"mirror":       func(n strictyaml.Node) { c.mirror = d.Text(n, "mirror") },
 		"npm_registry": func(n strictyaml.Node) { c.npmRegistry = d.Text(n, "npm_registry") },
+		"alerts":       func(n strictyaml.Node) { c.alerts = readAlerts(d, n) },
+		"audit":        func(n strictyaml.Node) { c.audit = readAudit(d, n) },
 	})
 	if err := d.Err(); err != nil {
 		return config{}, err

@@ -3,10 +3,13 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/silk-sandbox/silk/alert"
+	"github.com/silk-sandbox/silk/audit"
 	"github.com/silk-sandbox/silk/internal/testenv"
 )
 
@@ -31,6 +34,16 @@ func TestDocumentedConfiguration(t *testing.T) {
 	}
 	if c.home != "/srv/silk" || c.grants.Max.Timeout != 30*time.Minute || len(c.grants.Stores) != 1 || c.mirror == "" || c.npmRegistry == "" {
 		t.Errorf("got %+v", c)
+	}
+	wantAlerts := alertConfig{
+		files:    []string{"/var/log/silk/alerts.jsonl"},
+		webhooks: []alert.Webhook{{URL: "https://alerts.example.org/silk", SecretFile: "/etc/silk/webhook.key", Timeout: 5 * time.Second}},
+	}
+	if !reflect.DeepEqual(c.alerts, wantAlerts) {
+		t.Errorf("alerts are %+v, want %+v", c.alerts, wantAlerts)
+	}
+	if want := (audit.Policy{MaxBytes: 4 << 20, MaxAge: 30 * 24 * time.Hour, Keep: 1000, Retention: 365 * 24 * time.Hour}); c.audit != want {
+		t.Errorf("audit is %+v, want %+v", c.audit, want)
 	}
 }
 

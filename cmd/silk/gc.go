@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/silk-sandbox/silk/audit"
 	"github.com/silk-sandbox/silk/run"
 )
 
@@ -14,8 +15,9 @@ func (a *app) gcCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "gc", Short: "Remove what crashed runs and earlier versions left, and images without a tag", Args: needArgs(0, 0, "no arguments"),
 		Long: `Remove what crashed runs left on this host (control groups, files) and complete their records, remove the sandbox kernels
-of earlier versions of silk and images without a tag. Every run begins with the first part of it by itself;
-complete records and tagged images are never touched, nor is anything of a run that lives.`,
+of earlier versions of silk and images without a tag. Old audit events move into files, and files older than the owner's
+retention go (see docs/audit.md). Every run begins with the first part of it by itself; complete records and tagged
+images are never touched, nor is anything of a run that lives.`,
 		Example: "  silk gc --dry-run",
 		RunE:    func(*cobra.Command, []string) error { return a.gc(dryRun) },
 	}
@@ -29,6 +31,8 @@ type gcAnswer struct {
 	Runs    []string `json:"runs"`    // whose records had no end
 	Files   []string `json:"files"`   // of crashed runs
 	Kernels []string `json:"kernels"` // sandbox kernels of earlier versions
+
+	Audit audit.Rotated `json:"audit"` // what became of old audit events; nothing in a dry run
 	imageGCAnswer
 }
 
@@ -54,6 +58,12 @@ func (a *app) gc(dryRun bool) error {
 	left, err := run.Recover(a.ctx, h.home, dryRun)
 	keep(err)
 	answer.Runs, answer.Files = append([]string{}, left.Runs...), append([]string{}, left.Files...)
+	answer.Audit = audit.Rotated{Segments: []string{}, Removed: []string{}}
+	if !dryRun {
+		did, err := h.rotateAudit(a.ctx)
+		keep(err)
+		answer.Audit.Segments, answer.Audit.Removed = append(answer.Audit.Segments, did.Segments...), append(answer.Audit.Removed, did.Removed...)
+	}
 	answer.Kernels = []string{}
 	if h.tools.Prune != nil {
 		kernels, err := h.tools.Prune(dryRun)
@@ -86,6 +96,12 @@ func (a *app) printGC(answer gcAnswer) error {
 	}
 	for _, kernel := range answer.Kernels {
 		lines = append(lines, removed+" "+printable(kernel)+", a sandbox kernel of an earlier version")
+	}
+	for _, segment := range answer.Audit.Segments {
+		lines = append(lines, "moved old audit events to "+audit.DirName+"/"+segment)
+	}
+	for _, segment := range answer.Audit.Removed {
+		lines = append(lines, "removed "+audit.DirName+"/"+segment+", which is older than retention keeps audit events")
 	}
 	return a.print("%s", strings.Join(append(lines, answer.String()), "\n"))
 }

@@ -69,6 +69,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"status": status, "json": jsonCommand, "silk-image": silkImage, "run-id": runID, "break-trail": breakTrail, "expand": expand, "await": await, "blob": blob,
+			"head-of": headOf, "rm-segments": rmSegments, "follow": follow,
 		},
 	})
 }
