@@ -15,6 +15,7 @@ var mayImport = map[string]string{
 	"policy":               "profile",
 	"audit":                "store",
 	"record":               "store",
+	"alert":                "audit", // a sink that was not told is an audit event
 	"image/*":              "image image/*",
 	"driver/drivertest":    "driver",
 	"driver/gvisor":        "driver driver/gvisor/stage driver/gvisor/wire driver/gvisor/sentrybin",
