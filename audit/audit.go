@@ -129,20 +129,3 @@ func (e *Event) check() error {
 
 // size is what e counts for in the table: its data and 256 bytes for the rest. The migration counts alike.
 func (e *Event) size() int64 { return int64(len(e.Data)) + 256 }
-
-// sum is the hash of e: SHA-256 over the canonical JSON (RFC 8785) of everything but the hash itself, with data as the
-// text that is stored.
-func (e Event) sum() (string, error) {
-	text, err := json.Marshal(map[string]any{
-		"id": e.ID, "timestamp": e.Timestamp, "intent_id": e.Run, "event": e.Name, "data": string(e.Data),
-		"created_at": e.CreatedAt, "seq": e.Seq, "prev_hash": e.PrevHash,
-	})
-	if err == nil {
-		text, err = jcs.Transform(text)
-	}
-	if err != nil {
-		return "", fmt.Errorf("hash audit event %d: %w", e.Seq, err)
-	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:]), nil
-}

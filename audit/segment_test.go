@@ -3,9 +3,13 @@ package audit
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -13,6 +17,8 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 )
+
+var update = flag.Bool("update", false, "rewrite testdata")
 
 // sample is a segment of n events that begins a trail.
 func sample(t testing.TB, n int) []byte {
@@ -184,5 +190,29 @@ func TestAppendRefusesOddData(t *testing.T) {
 		if err := Append(context.Background(), nil, &e); err == nil {
 			t.Errorf("%s: appended", name)
 		}
+	}
+}
+
+// TestReadsVersion1 reads a file that was written when the format was new: files outlive the silk that wrote them.
+func TestReadsVersion1(t *testing.T) {
+	name := filepath.Join("testdata", "v1.jsonl.zst")
+	if *update {
+		if err := os.WriteFile(name, sample(t, 5), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, err := readSegment(bytes.NewReader(data), start(), func(e Event) error {
+		if e.Name != SandboxError || !json.Valid(e.Data) {
+			t.Errorf("got %+v", e)
+		}
+		return nil
+	})
+	want := Head{5, "5f5aac4ebe9543a9384bcdd6f6dcbc2b8c40a427bf31b1a1590160e4d68ebe82"}
+	if err != nil || head != want {
+		t.Errorf("got %+v, %v; want %+v", head, err, want)
 	}
 }
