@@ -27,6 +27,8 @@ build: ## build bin/silk with its sandbox kernel inside, and lab:text (the first
 	$(BUILD) -modfile=bin/gvisor.mod -ldflags '-s -w' -o bin/silk-sentry ./cmd/silk-sentry
 	install -m 0755 bin/silk-sentry $(EMBED)/silk-sentry
 	sha256sum bin/silk-sentry | cut -d' ' -f1 > $(EMBED)/silk-sentry.sha256
+	$(BUILD) -ldflags '-s -w' -o bin/silk-attack ./cmd/silk-attack
+	gzip -9nc bin/silk-attack > selftest/files/silk-attack.gz
 	$(BUILD) -ldflags '-s -w -X main.version=$(VERSION)' -o bin/silk ./cmd/silk
 	-$(call images,lab:text)
 
@@ -76,5 +78,5 @@ release: check test deb ## everything, plus known vulnerabilities (needs network
 	$(GO) tool -modfile=tools/go.mod govulncheck ./...
 	cd dist && sha256sum *.deb > SHA256SUMS
 clean: ## remove what make built; images in .silk stay
-	rm -rf bin dist $(EMBED)/silk-sentry*
+	rm -rf bin dist $(EMBED)/silk-sentry* selftest/files/*.gz
 .PHONY: $(shell sed -n 's/^\([a-z0-9-]*\):.*/\1/p' Makefile)

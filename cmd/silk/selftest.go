@@ -1,0 +1,262 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/silk-sandbox/silk/internal/atomicfile"
+	"github.com/silk-sandbox/silk/policy"
+	"github.com/silk-sandbox/silk/profile"
+	"github.com/silk-sandbox/silk/run"
+	"github.com/silk-sandbox/silk/selftest"
+)
+
+// selftestFlags are the flags of `silk selftest`.
+type selftestFlags struct {
+	driver, only, image string
+	jobs                int
+	list                bool
+}
+
+func (a *app) selftestCommand() *cobra.Command {
+	var f selftestFlags
+	c := &cobra.Command{
+		Use: "selftest", Short: "Attack sandboxes on this host and say what held", Args: needArgs(0, 0, "no arguments"),
+		Long: `Run the attack suite: programs that try, each in a sandbox of its own, what a sandbox must not let happen, and ordinary
+acts that it must leave alone. A row holds if the attack got to the forbidden call, the effect did not happen, and the
+rule that should have stopped it did. Nothing of the policy is ever switched off, and nothing is left behind.
+
+Exit status: 0 if every row holds, 1 if one does not, 125 if the suite cannot run.`,
+		Example: `  silk selftest
+  silk selftest --only races
+  silk selftest --only 'file\.|network\.' --json
+  silk selftest --list`,
+		RunE: func(*cobra.Command, []string) error { return a.selftest(f) },
+	}
+	c.Flags().StringVar(&f.driver, "driver", "", "`DRIVER` to attack (default: the one that runs use)")
+	c.Flags().StringVar(&f.only, "only", "", "rows whose class, name or rule match `REGEX`")
+	c.Flags().IntVar(&f.jobs, "jobs", min(runtime.NumCPU(), 4), "rows at once")
+	c.Flags().StringVar(&f.image, "image", "lab:text", "`TAG` of the image to attack; any that has files")
+	c.Flags().BoolVar(&f.list, "list", false, "list the rows, and run none")
+	return a.jsonFlag(c)
+}
+
+func (a *app) selftest(f selftestFlags) error {
+	rows, err := f.rows()
+	if err != nil {
+		return err
+	}
+	if f.list {
+		return a.listRows(rows)
+	}
+	h, err := a.openHost()
+	if err != nil {
+		return err
+	}
+	err = h.knownDriver(f.driver)
+	if err == nil {
+		_, err = h.images.Resolve(f.image)
+	}
+	if err != nil {
+		return errors.Join(err, h.close())
+	}
+	report, err := a.attack(h, f, rows)
+	if err = errors.Join(err, h.close()); err != nil {
+		return err
+	}
+	if err := a.showSelftest(report); err != nil {
+		return err
+	}
+	if !report.OK() {
+		return findingf("%d of %d rows do not hold", len(rows)-report.Totals[selftest.Holds], len(rows))
+	}
+	return nil
+}
+
+// rows are those that --only names.
+func (f selftestFlags) rows() ([]selftest.Row, error) {
+	only, err := regexp.Compile(f.only)
+	if err != nil {
+		return nil, usagef("--only: %v", err)
+	}
+	rows := slices.DeleteFunc(slices.Clone(selftest.All()), func(r selftest.Row) bool {
+		return !only.MatchString(r.ID()) && !only.MatchString(r.Rule)
+	})
+	if len(rows) == 0 {
+		return nil, usagef("no row matches --only %s; silk selftest --list shows them", f.only)
+	}
+	if f.jobs < 1 {
+		return nil, usagef("--jobs %d is not at least 1", f.jobs)
+	}
+	return rows, nil
+}
+
+func (a *app) listRows(rows []selftest.Row) error {
+	list := make([]selftest.RowReport, len(rows))
+	table := [][]string{{"CLASS", "ATTACK", "EXPECTED"}}
+	for i, r := range rows {
+		list[i] = r.Report()
+		table = append(table, []string{r.Class, r.Name, list[i].Expected})
+	}
+	if a.json {
+		return a.printJSON(list)
+	}
+	return a.table(table)
+}
+
+// decoyVariable is in silk's own environment while it attacks, and must be in no sandbox's.
+const decoyVariable = "SILK_SELFTEST_DECOY"
+
+// attack runs rows with an engine and a state directory of their own, so that the user's runs stay theirs.
+func (a *app) attack(h *host, f selftestFlags, rows []selftest.Row) (_ selftest.Report, err error) {
+	report := selftest.Report{Schema: selftest.Schema, Silk: version, Driver: f.driver, Image: f.image, UID: os.Geteuid(), Began: time.Now().UTC().Format(time.RFC3339)}
+	dir, err := os.MkdirTemp("", "silk-selftest-")
+	if err != nil {
+		return report, &hostError{err}
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	program, err := putAttack(dir)
+	if err != nil {
+		return report, err
+	}
+	if err := os.Setenv(decoyVariable, "of the host"); err != nil {
+		return report, &hostError{err}
+	}
+	decoys, err := selftest.OpenDecoys(dir, decoyVariable)
+	if err != nil {
+		return report, &hostError{err}
+	}
+	defer func() { err = errors.Join(err, decoys.Close()) }()
+	engine, err := h.attackEngine(dir, f.image)
+	if err != nil {
+		return report, err
+	}
+	defer func() { err = errors.Join(err, engine.Close()) }()
+
+	suite := selftest.Suite{Attack: program, Decoys: decoys, Dir: dir, Jobs: f.jobs}
+	var mu sync.Mutex
+	suite.Run = func(ctx context.Context, req policy.Request, artifacts string) (selftest.Result, error) {
+		req.Driver = f.driver
+		outcome, err := engine.Run(ctx, req, run.IO{Artifacts: artifacts})
+		mu.Lock()
+		report.Driver, report.Digest = or(outcome.Driver, report.Driver), or(outcome.Image, report.Digest)
+		mu.Unlock()
+		return resultOf(outcome), err
+	}
+	var done func()
+	suite.Progress, done = a.attackProgress()
+	began := time.Now()
+	report.Rows, err = suite.Do(a.ctx, rows)
+	done()
+	report.WallMs = time.Since(began).Milliseconds()
+	report.Sum()
+	return report, err
+}
+
+// putAttack writes the attack program into dir, where only its owner can change it.
+func putAttack(dir string) (string, error) {
+	program, err := selftest.Attack()
+	if errors.Is(err, selftest.ErrNotBuilt) {
+		return "", missingf("%v", err)
+	}
+	if err != nil {
+		return "", &hostError{err}
+	}
+	path := filepath.Join(dir, "silk-attack")
+	if err := atomicfile.Write(path, program, 0o755); err != nil {
+		return "", &hostError{fmt.Errorf("unpack the attack program: %w", err)}
+	}
+	return path, nil
+}
+
+// attackEngine is the engine of every run but for its state directory, and for the image of the one profile that rows use.
+func (h *host) attackEngine(dir, image string) (*run.Engine, error) {
+	home := filepath.Join(dir, "state")
+	if err := makeHome(home); err != nil {
+		return nil, err
+	}
+	return run.New(run.Config{
+		Home: home,
+		Decide: func(req policy.Request) (policy.Plan, error) {
+			prof, err := profile.NewSet().Lookup(req.Profile)
+			if err != nil {
+				return policy.Plan{}, err
+			}
+			prof.Image = image
+			return policy.Decide(req, prof, policy.Grants{})
+		},
+		Drivers: h.tools.Drivers,
+		Images:  h.images,
+		Sweep:   h.tools.Sweep,
+	})
+}
+
+// resultOf is what rows look at of an outcome.
+func resultOf(o run.Outcome) selftest.Result {
+	r := selftest.Result{
+		Outcome: string(o.Kind), Message: o.Message, ExitCode: o.ExitCode, Signal: o.Signal, Rule: o.Rule, Syscall: o.Syscall, Argument: o.Argument,
+		Flags: o.Flags,
+	}
+	if o.Stdout.Text != nil {
+		r.Output = []byte(*o.Stdout.Text)
+	} else if o.Stdout.B64 != nil {
+		r.Output, _ = base64.StdEncoding.DecodeString(*o.Stdout.B64) // our own; a fault shows as output that is missing
+	}
+	return r
+}
+
+// attackProgress shows how far the suite is, on a terminal.
+func (a *app) attackProgress() (report func(done, total int, row selftest.RowReport), done func()) {
+	if !isTerminal(a.err) {
+		return nil, func() {}
+	}
+	const clear = "\r\x1b[K"
+	holes := 0
+	return func(done, total int, row selftest.RowReport) {
+			if row.Verdict != selftest.Holds {
+				holes++
+			}
+			fmt.Fprintf(a.err, "%s%d of %d attacks, %d do not hold: %s", clear, done, total, holes, row.Class)
+		}, func() {
+			_, _ = io.WriteString(a.err, clear)
+		}
+}
+
+func (a *app) showSelftest(report selftest.Report) error {
+	if a.json {
+		return a.printJSON(report)
+	}
+	table := [][]string{}
+	for _, c := range report.Classes {
+		state := a.colour(a.out, "32", "holds")
+		if c.Holds != c.Rows {
+			state = a.colour(a.out, "31", "HOLE")
+		}
+		table = append(table, []string{state, fmt.Sprintf("%d of %d", c.Holds, c.Rows), c.Class})
+	}
+	if err := a.table(table); err != nil {
+		return err
+	}
+	for _, row := range report.Rows {
+		if row.Verdict == selftest.Holds {
+			continue
+		}
+		if err := a.print("%s: %s/%s: expected %s; %s", a.colour(a.out, "31", string(row.Verdict)), row.Class, row.Name, row.Expected, strings.Join(row.Problems, "; ")); err != nil {
+			return err
+		}
+	}
+	return a.print("%d of %d rows hold; driver %s, image %s, in %.1f s", report.Totals[selftest.Holds], len(report.Rows), report.Driver, report.Image, float64(report.WallMs)/1000)
+}

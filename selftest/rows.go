@@ -1,0 +1,56 @@
+package selftest
+
+import "slices"
+
+// All is every row, class by class. Rows are shared: the caller must not change them.
+func All() []Row { return all }
+
+var all = slices.Concat(
+	spellings(), links(), openings(), kernelFiles(), hostFiles(), processFiles(), devices(), unlisted(), ordinaryFiles(), readOnly(),
+	sockets(), destinations(),
+	mounts(), newNamespaces(), identities(), kernelPrivileges(), otherProcesses(), probes(), hostSettings(), priorities(),
+	oneProcess(), execution(), races(),
+	memory(), counts(), endless(), output(), afterwards(), visibility(),
+)
+
+// class completes rows that share a class and, unless they say otherwise, a rule and what is behind it.
+func class(name, rule string, behind []Layer, rows ...Row) []Row {
+	for i := range rows {
+		r := &rows[i]
+		r.Class = name
+		if r.Rule == "" && r.Want == (Want{}) {
+			r.Rule = rule
+		}
+		if r.Rule != "" && r.Behind == nil {
+			r.Behind = behind
+		}
+	}
+	return rows
+}
+
+// do is the command line of an attack.
+func do(words ...string) []string { return words }
+
+// happens is what comes of an attack that nothing else stops.
+var happens = []Layer{{Effect: true}}
+
+// thenRule says that another rule stops an attack, and what comes of it when that is off too.
+func thenRule(rule string, behind ...Layer) []Layer {
+	return append([]Layer{{Rule: rule}}, behind...)
+}
+
+// kernel says what the kernel itself answers, and why.
+func kernel(errno, why string) Layer { return Layer{Errno: errno, Why: why} }
+
+func behind(layers ...Layer) []Layer { return layers }
+
+// Why the kernel itself refuses.
+const (
+	absentCall   = "the sandbox's kernel has no such call"
+	noCapability = "no capability"
+	readOnlyRoot = "the root file system is read-only"
+	notThere     = "no image has it, and the sandbox's kernel neither"
+	noRoute      = "the sandbox has no route but its loopback"
+	noExec       = "the file system is mounted noexec"
+	notOwner     = "it belongs to another user, init's"
+)
