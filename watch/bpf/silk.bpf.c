@@ -58,19 +58,16 @@ static __noinline int level_of(__u32 unused)
 	return 0;
 }
 
-/* The tag of a thread that has none of its own: noted at its birth, its first thread's, or that of a cgroup above it. */
+/* The tag of a thread that has none of its own: noted at its birth, or that of a cgroup above it. */
 static __always_inline struct tag *inherited(struct task_struct *task)
 {
-	struct tag *t;
 	if (newborns_used) {
 		struct newborn key = {};
 		key.born = task->start_boottime;
 		key.thread = task->pid;
-		t = bpf_map_lookup_elem(&newborns, &key);
+		struct tag *t = bpf_map_lookup_elem(&newborns, &key);
 		if (valid(t)) return t;
 	}
-	t = bpf_task_storage_get(&tags, task->group_leader, 0, 0);
-	if (valid(t)) return t;
 	if (!groups_used) return 0;
 	__u64 id = bpf_get_current_ancestor_cgroup_id(level_of(0));
 	return bpf_map_lookup_elem(&groups, &id);
@@ -90,33 +87,48 @@ static __always_inline struct policy *scope(struct task_struct *task)
 	return p;
 }
 
-/* What a system call is, and which of its arguments has text: a string or the address of a socket. */
-enum { NO_TEXT = 8, ADDRESS = 9 };
-struct what { int kind, text; };
+/* What a system call is, and which of its arguments has text: a string or the address of a socket. It is a table, not a
+ * switch, because the verifier would follow each of its cases to the end of the program. */
+enum { NO_TEXT, STRING_0, STRING_1, ADDRESS };
+#define CALL(kind, text) (0x80 | (text) << 4 | (kind))
+#define CALLS 512
+volatile const __u8 calls[CALLS] = {
+	[41] = CALL(SOCKET, NO_TEXT),
+	[42] = CALL(CONNECT, ADDRESS),
+	[2] = CALL(OPENAT, STRING_0),   /* open */
+	[85] = CALL(OPENAT, STRING_0),  /* creat */
+	[257] = CALL(OPENAT, STRING_1),
+	[437] = CALL(OPENAT, STRING_1), /* openat2 */
+	[304] = CALL(OPENAT, NO_TEXT),  /* open_by_handle_at */
+	[59] = CALL(EXECVE, STRING_0),
+	[322] = CALL(EXECVE, STRING_1), /* execveat */
+	[105] = CALL(SETUID, NO_TEXT),
+	[113] = CALL(SETUID, NO_TEXT),  /* setreuid */
+	[117] = CALL(SETUID, NO_TEXT),  /* setresuid */
+	[122] = CALL(SETUID, NO_TEXT),  /* setfsuid */
+	[106] = CALL(SETUID, NO_TEXT),  /* setgid */
+	[114] = CALL(SETUID, NO_TEXT),  /* setregid */
+	[119] = CALL(SETUID, NO_TEXT),  /* setresgid */
+	[123] = CALL(SETUID, NO_TEXT),  /* setfsgid */
+	[116] = CALL(SETUID, NO_TEXT),  /* setgroups */
+	[126] = CALL(CAPSET, NO_TEXT),
+	[165] = CALL(MOUNT, STRING_1),
+	[166] = CALL(MOUNT, STRING_0),  /* umount2 */
+	[155] = CALL(MOUNT, STRING_0),  /* pivot_root */
+	[428] = CALL(MOUNT, STRING_1),  /* open_tree */
+	[429] = CALL(MOUNT, STRING_1),  /* move_mount: from where */
+	[430] = CALL(MOUNT, STRING_0),  /* fsopen: the type */
+	[432] = CALL(MOUNT, NO_TEXT),   /* fsmount */
+	[442] = CALL(MOUNT, STRING_1),  /* mount_setattr */
+	[467] = CALL(MOUNT, STRING_1),  /* open_tree_attr */
+	[425] = CALL(BLIND, NO_TEXT),   /* io_uring_setup: what it does is no system call */
+};
+struct what { __u32 kind, text; };
 static __always_inline struct what classify(__u64 number)
 {
-	switch (number) {
-	case 41: return (struct what){ SOCKET, NO_TEXT };
-	case 42: return (struct what){ CONNECT, ADDRESS };
-	case 2: case 85: return (struct what){ OPENAT, 0 };    /* open, creat */
-	case 257: case 437: return (struct what){ OPENAT, 1 }; /* openat, openat2 */
-	case 304: return (struct what){ OPENAT, NO_TEXT };     /* open_by_handle_at */
-	case 59: return (struct what){ EXECVE, 0 };
-	case 322: return (struct what){ EXECVE, 1 };
-	case 105: case 113: case 117: case 122:           /* setuid, setreuid, setresuid, setfsuid */
-	case 106: case 114: case 119: case 123: case 116: /* the same for gid; setgroups */
-		return (struct what){ SETUID, NO_TEXT };
-	case 126: return (struct what){ CAPSET, NO_TEXT };
-	case 165: return (struct what){ MOUNT, 1 };
-	case 166: return (struct what){ MOUNT, 0 };                     /* umount2 */
-	case 155: return (struct what){ MOUNT, 0 };                     /* pivot_root */
-	case 428: case 442: case 467: return (struct what){ MOUNT, 1 }; /* open_tree, mount_setattr, open_tree_attr */
-	case 429: return (struct what){ MOUNT, 1 };                     /* move_mount: from where */
-	case 430: return (struct what){ MOUNT, 0 };                     /* fsopen: the type */
-	case 432: return (struct what){ MOUNT, NO_TEXT };               /* fsmount */
-	case 425: return (struct what){ BLIND, NO_TEXT };               /* io_uring_setup: what it does is no system call */
-	}
-	return (struct what){ DENIED, NO_TEXT };
+	__u8 call = number < CALLS ? calls[number] : 0;
+	if (!call) return (struct what){ DENIED, NO_TEXT };
+	return (struct what){ call & 15, call >> 4 & 3 };
 }
 
 static __always_inline long read_text(char *to, __u32 room, struct record *r, int text)
@@ -127,9 +139,8 @@ static __always_inline long read_text(char *to, __u32 room, struct record *r, in
 		if (n < 2) return 0;
 		return bpf_probe_read_user(to, n, (void *)r->args[1]) ? 0 : n;
 	}
-	if (text > 2) return 0;
-	__u64 from = text == 0 ? r->args[0] : text == 1 ? r->args[1] : r->args[2];
-	return bpf_probe_read_user_str(to, room, (void *)from);
+	if (text == NO_TEXT) return 0;
+	return bpf_probe_read_user_str(to, room, (void *)(text == STRING_0 ? r->args[0] : r->args[1]));
 }
 
 /* Sends a record to the reader, or counts it as lost. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* What the programs and their reader share, and the few kernel types that the programs look into. Every access to a
- * kernel type is relocated for the running kernel (CO-RE), so no vmlinux.h is needed. */
+ * kernel type is relocated for the running kernel (CO-RE), so no vmlinux.h is needed. A direct access to a pointer in one
+ * (task->group_leader) makes the verifier search all types of the kernel by name, some milliseconds for each program:
+ * BPF_CORE_READ does not. */
 #pragma once
 #include <linux/types.h>
 #include <linux/bpf.h>
@@ -18,7 +20,6 @@ struct task_struct {
 	struct thread_info thread_info;
 	int pid, tgid, exit_state, exit_code;
 	__u64 start_boottime;
-	struct task_struct *group_leader;
 	struct sighand_struct *sighand;
 	struct signal_struct *signal;
 } CORE;

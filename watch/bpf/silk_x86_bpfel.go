@@ -85,6 +85,7 @@ const (
 	silkProgSilkList    = "silk_list"
 	silkProgSilkNewtask = "silk_newtask"
 	silkProgSilkSignal  = "silk_signal"
+	silkVarCalls        = "calls"
 	silkVarCookie       = "cookie"
 	silkVarDooming      = "dooming"
 	silkVarFaults       = "faults"
@@ -161,6 +162,7 @@ type silkMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type silkVariableSpecs struct {
+	Calls        *ebpf.VariableSpec `ebpf:"calls"`
 	Cookie       *ebpf.VariableSpec `ebpf:"cookie"`
 	Dooming      *ebpf.VariableSpec `ebpf:"dooming"`
 	Faults       *ebpf.VariableSpec `ebpf:"faults"`
@@ -217,6 +219,7 @@ func (m *silkMaps) Close() error {
 //
 // It can be passed to loadSilkObjects or ebpf.CollectionSpec.LoadAndAssign.
 type silkVariables struct {
+	Calls        *ebpf.Variable `ebpf:"calls"`
 	Cookie       *ebpf.Variable `ebpf:"cookie"`
 	Dooming      *ebpf.Variable `ebpf:"dooming"`
 	Faults       *ebpf.Variable `ebpf:"faults"`

@@ -53,7 +53,10 @@ func (w *Watcher) tagProcess(pid int, tag silkTag) (fresh int, err error) {
 		}
 		if thread != pid {
 			n, err := w.tagTask(thread, pidfdThread, tag)
-			if err != nil && !gone(err) && !errors.Is(err, unix.EINVAL) { // before Linux 6.9 it has its first thread's tag
+			if errors.Is(err, unix.EINVAL) {
+				return 0, errors.New("it has more than one thread, which before Linux 6.9 cannot be tagged")
+			}
+			if err != nil && !gone(err) {
 				return 0, err
 			}
 			fresh += n

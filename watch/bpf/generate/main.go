@@ -11,6 +11,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"flag"
 	"fmt"
 	"go/format"
 	"io"
@@ -40,21 +41,23 @@ var (
 )
 
 func main() {
-	if err := run(context.Background()); err != nil {
+	out := flag.String("out", ".", "directory of the C files and of what is made")
+	flag.Parse()
+	if err := run(context.Background(), *out); err != nil {
 		fmt.Fprintln(os.Stderr, "generate watch/bpf:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) error {
-	if err := writeNames(ctx); err != nil {
+func run(ctx context.Context, dir string) error {
+	if err := writeNames(ctx, dir); err != nil {
 		return err
 	}
-	have, err := os.ReadFile(sums)
+	have, err := os.ReadFile(filepath.Join(dir, sums))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	want, err := sum(append(slices.Clone(sources), objects...))
+	want, err := sum(dir, append(slices.Clone(sources), objects...))
 	if err == nil && strings.HasPrefix(string(have), want) {
 		return nil
 	}
@@ -69,21 +72,27 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := output(ctx, "go", "run", "-buildvcs=false", bpf2go, "-target", "amd64", "-tags", "linux", "-go-package", "bpf", "-cc", clang, "-cflags", cflags, "silk", sources[0]); err != nil {
+	// The object names its source, for the verifier's messages: by the same path wherever it lies.
+	abs, err := filepath.Abs(dir)
+	if err != nil {
 		return err
 	}
-	if want, err = sum(append(slices.Clone(sources), objects...)); err != nil {
+	flags := cflags + " -fdebug-prefix-map=" + abs + "=/silk"
+	if _, err := output(ctx, "go", "run", "-buildvcs=false", bpf2go, "-target", "amd64", "-tags", "linux", "-go-package", "bpf", "-output-dir", dir, "-cc", clang, "-cflags", flags, "silk", filepath.Join(abs, sources[0])); err != nil {
+		return err
+	}
+	if want, err = sum(dir, append(slices.Clone(sources), objects...)); err != nil {
 		return err
 	}
 	first, _, _ := strings.Cut(string(version), "\n")
-	return write(sums, []byte(want+"# "+first+"\n"))
+	return write(filepath.Join(dir, sums), []byte(want+"# "+first+"\n"))
 }
 
 // sum is a line for each file, as sha256sum writes it.
-func sum(files []string) (string, error) {
+func sum(dir string, files []string) (string, error) {
 	var b strings.Builder
 	for _, name := range files {
-		content, err := os.ReadFile(name)
+		content, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			return "", err
 		}
@@ -95,12 +104,12 @@ func sum(files []string) (string, error) {
 var number = regexp.MustCompile(`(?m)^\s*SYS_([A-Z0-9_]+)\s*= (\d+)$`)
 
 // writeNames writes the table of system call names of amd64.
-func writeNames(ctx context.Context) error {
-	dir, err := output(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "golang.org/x/sys")
+func writeNames(ctx context.Context, dir string) error {
+	module, err := output(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "golang.org/x/sys")
 	if err != nil {
 		return err
 	}
-	text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "unix", "zsysnum_linux_amd64.go"))
+	text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(module)), "unix", "zsysnum_linux_amd64.go"))
 	if err != nil {
 		return err
 	}
@@ -119,7 +128,7 @@ func writeNames(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return write(names, source)
+	return write(filepath.Join(dir, names), source)
 }
 
 // write writes a file of the source tree, if it is not what it should be already.
