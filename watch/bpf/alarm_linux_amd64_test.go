@@ -381,15 +381,9 @@ func TestKilledWatcherLeavesNothing(t *testing.T) {
 		<-time.After(20 * time.Millisecond)
 	}
 	// What is left is an empty directory, which the next silk removes.
-	if _, err := os.Stat(group); err != nil {
-		t.Errorf("the guest's control group: %v", err)
-	}
 	root, err := cgroup.Find()
 	if err != nil {
 		t.Fatal(err)
-	}
-	if left, err := root.Leftovers(); err != nil || !slices.Contains(left, group) {
-		t.Errorf("Leftovers() = %q, %v, want %s among them", left, err, group)
 	}
 	if err := root.Sweep(t.Context()); err != nil {
 		t.Error(err)

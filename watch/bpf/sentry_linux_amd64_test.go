@@ -80,7 +80,7 @@ func startSandbox(t *testing.T, script string) *sandbox {
 	if err := os.WriteFile(config, fmt.Appendf(nil, "system_store: %q\n", filepath.Join(testenv.Home(), "images")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := &sandbox{Cmd: exec.CommandContext(t.Context(), testenv.SilkPath(), "run", "--driver", "gvisor", "-p", "lab:text", "--", "bash", "-c", script)}
+	s := &sandbox{Cmd: exec.CommandContext(t.Context(), testenv.SilkPath(), "run", "-i", "--driver", "gvisor", "-p", "lab:text", "--", "bash", "-c", script)}
 	s.Env = append(os.Environ(), "SILK_HOME="+filepath.Join(dir, "home"), "SILK_CONFIG="+config)
 	s.Stderr = &s.stderr
 	var err error
@@ -161,25 +161,34 @@ func TestAlarmOfBrokenOutSentry(t *testing.T) {
 	_ = sandbox.Wait()
 }
 
-// inject makes the first thread of a process make a system call.
+// inject makes the first thread of a process make a system call, in place of the one that it waits in.
 func inject(t *testing.T, pid int, number uint64, a, b uint64) {
 	t.Helper()
 	runtime.LockOSThread() // ptrace(2) is of one thread
 	defer runtime.UnlockOSThread()
-	if err := unix.PtraceAttach(pid); err != nil {
-		t.Fatal(err)
-	}
-	var status unix.WaitStatus
-	if _, err := unix.Wait4(pid, &status, unix.WALL, nil); err != nil {
-		t.Fatal(err)
-	}
 	var regs unix.PtraceRegs
-	if err := unix.PtraceGetRegs(pid, &regs); err != nil {
-		t.Fatal(err)
+	for {
+		if err := unix.PtraceAttach(pid); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := unix.Wait4(pid, nil, unix.WALL, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.PtraceGetRegs(pid, &regs); err != nil {
+			t.Fatal(err)
+		}
+		var code [2]byte
+		if _, err := unix.PtracePeekText(pid, uintptr(regs.Rip)-2, code[:]); err != nil {
+			t.Fatal(err)
+		}
+		if code == [2]byte{0x0f, 0x05} { // syscall: it is in one
+			break
+		}
+		if err := unix.PtraceDetach(pid); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if _, err := unix.PtracePokeText(pid, uintptr(regs.Rip), []byte{0x0f, 0x05}); err != nil { // syscall
-		t.Fatal(err)
-	}
+	regs.Rip -= 2
 	regs.Rax, regs.Rdi, regs.Rsi, regs.Rdx = number, a, b, 0
 	regs.Orig_rax = ^uint64(0) // no restart of the call that it was in
 	if err := unix.PtraceSetRegs(pid, &regs); err != nil {

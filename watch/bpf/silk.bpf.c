@@ -250,6 +250,7 @@ SEC("tp_btf/sys_exit") int BPF_PROG(silk_exit, struct pt_regs *regs, long result
 		return 0;
 	}
 	if (result != -EPERM && result != -EACCES) return 0;
+	if ((long)regs->orig_ax < 0) return 0; /* rt_sigreturn, which "returns" what the interrupted code had in ax */
 	struct what w = { DENIED, NO_TEXT };
 	struct record r = { .number = (__u32)regs->orig_ax, .result = (__s32)result };
 	if (task->thread_info.status & TS_COMPAT || regs->orig_ax & X32) r.flags = COMPAT;
