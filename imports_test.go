@@ -15,12 +15,14 @@ var mayImport = map[string]string{
 	"policy":               "profile",
 	"audit":                "store",
 	"record":               "store",
+	"alert":                "audit", // a sink that was not told is an audit event
 	"image/*":              "image image/*",
 	"driver/drivertest":    "driver",
-	"driver/gvisor":        "driver driver/gvisor/stage driver/gvisor/wire driver/gvisor/sentrybin",
+	"driver/gvisor":        "driver driver/gvisor/stage driver/gvisor/wire driver/gvisor/sentrybin driver/rules", // rules: to compare with what the Sentry confirms
 	"driver/gvisor/wire":   "driver",
 	"driver/gvisor/sentry": "driver driver/rules driver/gvisor/wire watch", // watch: the records that the guard writes
-	"run":                  "audit driver image policy profile record store workspace",
+	"run":                  "audit driver driver/rules image policy profile record store workspace",
+	"watch/bpf":            "watch",
 	"selftest":             "driver/rules policy profile", // rules: what must come of an attack follows from the rule's action
 	"cmd/silk":             "*", // the one place that names concrete drivers
 	"cmd/silk/*":           "*",

@@ -109,7 +109,7 @@ func drive(ctx context.Context, d *gvisor.Driver, store *image.Store, p program)
 		}()
 	}
 	sandbox, err := d.Start(ctx, driver.Spec{
-		ID: fmt.Sprintf("bench-%d", time.Now().UnixNano()), Image: root, Args: p.args, Env: guestEnv, Dir: "/workspace",
+		ID: fmt.Sprintf("bench-%d", time.Now().UnixNano()), Image: root, Trees: []string{"/"}, Args: p.args, Env: guestEnv, Dir: "/workspace",
 		Hostname: "bench", Network: driver.NetworkDeny, Processes: pidsLimit, CPUs: 1,
 		MemoryBytes: memoryBytes, WorkspaceBytes: 4 * tmpBytes, TmpBytes: tmpBytes, ShmBytes: tmpBytes,
 		Stdout: writers[0], Stderr: writers[1],

@@ -69,7 +69,11 @@ type Spec struct {
 	Dir      string   // working directory, absolute
 	Hostname string
 
-	Network       Network
+	Network Network
+	// Trees are the parts of the image that programs may read, each with everything below it: absolute, clean paths.
+	// What lies outside, and is neither writable nor in the start-up list of driver/rules, is not readable.
+	Trees []string
+
 	NoSpawn       bool // threads yes; processes and a second exec EPERM
 	Deterministic bool // fixed seed sources are the caller's; the driver pins CPU count to 1
 
@@ -132,15 +136,16 @@ type Exit struct {
 	NotFound  bool       // the command does not exist or cannot be executed; Code is 127 or 126, Message says why
 	Message   string     // for NotFound: one sentence for stderr
 
-	Flags Flags
-	Usage Usage
+	Flags   Flags
+	Refused []Refusal // by rule
+	Usage   Usage
 
 	DrainErr error // the workspace did not arrive whole
 }
 
 // Violation is a forbidden act that ended the sandbox before it had an effect.
 type Violation struct {
-	Rule     string `json:"rule"`     // "network", "file", "privilege", ...: see docs/threat-model.md
+	Rule     string `json:"rule"`     // a name of driver/rules
 	Syscall  string `json:"syscall"`  // name as in syscalls(2)
 	Argument string `json:"argument"` // resolved path, address family, ...; printable, at most 4096 bytes
 }
@@ -149,11 +154,22 @@ func (v *Violation) String() string { return fmt.Sprintf("%s: %s(%s)", v.Rule, v
 
 // Flags counts limits that were hit without ending the run.
 type Flags struct {
-	PidsLimitHit  int64 // refused forks and threads
-	TmpFull       int64 // writes to /tmp or /dev/shm refused with ENOSPC
-	DiskFull      int64 // writes to /workspace refused with ENOSPC
-	FilesRefused  int64 // opens refused with EACCES by the file policy
-	SpawnsRefused int64 // processes and execs refused under NoSpawn
+	PidsLimitHit int64 // refused forks and threads
+	TmpFull      int64 // writes to /tmp or /dev/shm refused with ENOSPC
+	DiskFull     int64 // writes to /workspace refused with ENOSPC
+}
+
+// Refusal is what one rule has refused with an errno; the run went on.
+type Refusal struct {
+	Rule  string `json:"rule"` // a name of driver/rules
+	Count int64  `json:"count"`
+	Acts  []Act  `json:"acts"` // the first few different ones, 8 at most
+}
+
+// Act is what a program tried.
+type Act struct {
+	Syscall  string `json:"syscall"`
+	Argument string `json:"argument,omitempty"` // as in Violation
 }
 
 // Usage is what the run used.

@@ -27,6 +27,7 @@ type Meta struct {
 	Created      time.Time         `json:"created"`            // when this store made it; no part of the digest
 	Source       string            `json:"source"`             // "build lab:python", "import app.tar", "pull host/name@sha256:..."
 	Packages     []Package         `json:"packages,omitempty"` // what it was built from, sorted by name
+	Trees        []string          `json:"trees"`              // what programs may read of it, see Tree.Trees
 	Licences     string            `json:"licences,omitempty"` // where the licences of its contents are to be found
 	Env          map[string]string `json:"env,omitempty"`      // what its programs expect, such as PATH
 	Interpreters map[string]string `json:"interpreters,omitempty"`

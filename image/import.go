@@ -127,11 +127,13 @@ func (i *importer) drop(allowed bool, what, name string, err error) error {
 	return nil
 }
 
-// mountpoints are the directories that a sandbox mounts over or expects, parents first.
-var mountpoints = []struct {
+type mountpoint struct {
 	path string
 	mode fs.FileMode
-}{
+}
+
+// mountpoints are the directories that a sandbox mounts over or expects, parents first.
+var mountpoints = []mountpoint{
 	{"/dev", 0o755},
 	{"/dev/shm", 0o777 | fs.ModeSticky},
 	{"/etc", 0o755},

@@ -96,8 +96,9 @@ type Outcome struct {
 	Syscall  string `json:"syscall,omitempty"`
 	Argument string `json:"argument,omitempty"`
 
-	Flags  map[string]int64 `json:"flags"`
-	WallMs int64            `json:"wall_ms"`
+	Flags   map[string]int64 `json:"flags"`
+	Refused map[string]int64 `json:"refused,omitempty"` // by rule
+	WallMs  int64            `json:"wall_ms"`
 }
 
 // Usage is what the run used.

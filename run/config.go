@@ -57,6 +57,7 @@ type Image struct {
 	Digest string        // "sha256:" and 64 hex digits
 	Root   *os.File      // EROFS, open read-only; the engine closes it
 	Tools  []record.Tool // what the image's lock says is inside
+	Trees  []string      // what programs may read of it
 }
 
 // Preparer is implemented by drivers that can boot a part of a sandbox before anything about the run is known. The

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/silk-sandbox/silk/audit"
+	"github.com/silk-sandbox/silk/driver/rules"
 	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/record"
 )
@@ -117,6 +118,11 @@ func (l *life) events(now time.Time) ([]*audit.Event, error) {
 			add(audit.OutputTruncated, map[string]any{"channel": c.name, "bytes": c.keep.total, "kept": c.keep.kept})
 		}
 	}
+	for _, r := range l.refusals {
+		if rule, ok := rules.Named(r.Rule); !ok || rule.Action != rules.Absent {
+			add(audit.PolicyDenied, map[string]any{"rule": r.Rule, "count": r.Count, "acts": r.Acts})
+		}
+	}
 	out := l.out
 	switch out.Kind {
 	case OK:
@@ -171,7 +177,7 @@ func (l *life) entry() (record.Entry, error) {
 		Command: commandText(l.req, l.plan.Language), Image: l.image.Digest, Tools: l.image.Tools, Input: l.in,
 		Outcome: record.Outcome{
 			Kind: string(out.Kind), Reason: string(out.Reason), Message: out.Message, ExitCode: out.ExitCode, Signal: out.Signal,
-			Phase: out.Phase, Rule: out.Rule, Syscall: out.Syscall, Argument: out.Argument, Flags: out.Flags, WallMs: out.WallMs,
+			Phase: out.Phase, Rule: out.Rule, Syscall: out.Syscall, Argument: out.Argument, Flags: out.Flags, Refused: out.Refused, WallMs: out.WallMs,
 		},
 		Usage:     record.Usage(out.Usage),
 		Stdout:    l.channelRecord(out.Stdout, 0),

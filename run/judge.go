@@ -53,8 +53,6 @@ func flags(f driver.Flags) map[string]int64 {
 		"pids_limit_hit": f.PidsLimitHit,
 		"tmp_full":       f.TmpFull,
 		"disk_full":      f.DiskFull,
-		"files_refused":  f.FilesRefused,
-		"spawns_refused": f.SpawnsRefused,
 	}
 	for name, n := range all {
 		if n == 0 {
@@ -62,6 +60,18 @@ func flags(f driver.Flags) map[string]int64 {
 		}
 	}
 	return all
+}
+
+// refusedByRule counts what each rule has refused; nil if nothing.
+func refusedByRule(list []driver.Refusal) map[string]int64 {
+	if len(list) == 0 {
+		return nil
+	}
+	counts := map[string]int64{}
+	for _, r := range list {
+		counts[r.Rule] += r.Count
+	}
+	return counts
 }
 
 const (

@@ -35,6 +35,7 @@ type life struct {
 	source    workspace.Source
 	mounts    []driver.Mount
 	decisions []record.Decision
+	refusals  []driver.Refusal
 
 	streams  *streams
 	stdin    *os.File // our end of the sandbox's stdin or terminal, nil if it has none
@@ -199,7 +200,7 @@ func (l *life) start(ctx context.Context) (driver.Sandbox, *driver.Spec, error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	spec.Image, spec.Mounts, spec.Trace = l.image.Root, l.mounts, l.io.Trace
+	spec.Image, spec.Trees, spec.Mounts, spec.Trace = l.image.Root, l.image.Trees, l.mounts, l.io.Trace
 	l.streams = &streams{
 		onFrame: l.io.OnFrame, first: func() { l.trace("first output") },
 		stdout: newKeeper(l.plan.Limits.OutputBytes, l.outputFile("stdout")),
@@ -285,7 +286,7 @@ func (l *life) watch(ctx context.Context, sandbox driver.Sandbox, spec *driver.S
 
 	l.out = judge(exit, err, cause, l.plan.Limits)
 	l.out.WallMs = wall.Milliseconds()
-	l.out.Flags = flags(exit.Flags)
+	l.out.Flags, l.out.Refused, l.refusals = flags(exit.Flags), refusedByRule(exit.Refused), exit.Refused
 	l.out.Usage = Usage{CPUMs: exit.Usage.CPU.Milliseconds(), PeakMemoryBytes: exit.Usage.PeakMemoryBytes, Processes: exit.Usage.Processes}
 	l.in.WorkspaceSHA256 = l.manifest.Hash()
 	if l.plan.Compile && l.compileFailed && l.out.Kind == Failed {

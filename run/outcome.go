@@ -47,6 +47,8 @@ type Outcome struct {
 	Artifacts []Artifact       `json:"artifacts"`
 	Flags     map[string]int64 `json:"flags"` // limits that were hit: output_truncated, disk_full, pids_limit_hit, tmp_full, ...
 
+	Refused map[string]int64 `json:"refused,omitempty"` // calls that a rule refused while the run went on, by rule of driver/rules
+
 	WallMs int64  `json:"wall_ms"`
 	Usage  Usage  `json:"usage"`
 	Run    string `json:"run"` // run id

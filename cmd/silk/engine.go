@@ -145,6 +145,9 @@ func (s imageStore) Open(_ context.Context, ref string) (run.Image, error) {
 	if err != nil {
 		return run.Image{}, err
 	}
+	if len(meta.Trees) == 0 {
+		return run.Image{}, missingf("image %s was stored by an older silk, which did not note what programs may read of it; build or import it again", ref)
+	}
 	root, err := s.OpenRoot(img)
 	if err != nil {
 		return run.Image{}, err
@@ -153,7 +156,7 @@ func (s imageStore) Open(_ context.Context, ref string) (run.Image, error) {
 	for i, p := range meta.Packages {
 		tools[i] = record.Tool{Name: p.Name, Version: p.Version}
 	}
-	return run.Image{Digest: img.Digest.String(), Root: root, Tools: tools}, nil
+	return run.Image{Digest: img.Digest.String(), Root: root, Tools: tools, Trees: meta.Trees}, nil
 }
 
 // noImageError says that no store has an image. It is fs.ErrNotExist.

@@ -25,6 +25,7 @@ func compileIn(d driver.Driver) recipe.CompileFunc {
 		sandbox, err := d.Start(ctx, driver.Spec{
 			ID:             fmt.Sprintf("compile-%d-%d", os.Getpid(), time.Now().UnixNano()),
 			Image:          root,
+			Trees:          job.Trees,
 			Args:           job.Args,
 			Env:            job.Env,
 			Dir:            "/workspace",

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/silk-sandbox/silk/driver/rules"
 	"github.com/silk-sandbox/silk/image"
 	"github.com/silk-sandbox/silk/image/registry"
 )
@@ -71,9 +72,18 @@ func (a *app) imagePullCommand() *cobra.Command {
 	return a.jsonFlag(c)
 }
 
-// keepTree stores a tree under a tag, closes it, and reports the image.
+// keepTree stores a tree under a tag, closes it, and reports the image. What no sandbox may open does not even get into
+// the image.
 func (a *app) keepTree(h *host, tree *image.Tree, meta image.Meta, tag string, done func()) error {
-	img, err := h.images.Put(a.ctx, tree.WriteEROFS, meta, tag)
+	removed, err := tree.Without(rules.Forbidden())
+	for _, name := range removed {
+		meta.Dropped = append(meta.Dropped, "forbidden "+name)
+	}
+	var img image.Image
+	if err == nil {
+		meta.Trees = tree.Trees()
+		img, err = h.images.Put(a.ctx, tree.WriteEROFS, meta, tag)
+	}
 	if err = errors.Join(err, tree.Close()); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/silk-sandbox/silk/policy"
+	"github.com/silk-sandbox/silk/driver/rules"
 	"github.com/silk-sandbox/silk/profile"
 	"github.com/silk-sandbox/silk/run"
 )
@@ -106,12 +107,17 @@ func signalName(n int) string {
 	return "see kill -l"
 }
 
-// limitNotes says in words which limits were hit without ending the run. The JSON of an outcome has the counters.
+// limitNotes says in words which limits and rules were hit without ending the run. The JSON of an outcome has the counters.
 func limitNotes(o run.Outcome, l profile.Limits) string {
 	var notes []string
 	for _, name := range slices.Sorted(maps.Keys(o.Flags)) {
 		if n := o.Flags[name]; n != 0 {
 			notes = append(notes, limitNote(name, n, l))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Refused)) {
+		if r, _ := rules.Named(name); r.Action != rules.Absent { // which runtimes try at every start
+			notes = append(notes, fmt.Sprintf("rule %s refused a call %s", name, times(o.Refused[name])))
 		}
 	}
 	return strings.Join(notes, "; ")
@@ -127,10 +133,6 @@ func limitNote(name string, n int64, l profile.Limits) string {
 		return fmt.Sprintf("/workspace was full (%s); --disk makes it larger", profile.FormatBytes(l.WorkspaceBytes))
 	case "pids_limit_hit":
 		return fmt.Sprintf("the limit of %d processes was hit %s; --processes raises it", l.Processes, times(n))
-	case "spawns_refused":
-		return fmt.Sprintf("a process was refused %s (--no-spawn)", times(n))
-	case "files_refused":
-		return fmt.Sprintf("opening a file was refused %s (rule file)", times(n))
 	case "artifacts_omitted":
 		if n == 1 {
 			return "1 artifact could not be kept"

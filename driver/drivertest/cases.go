@@ -316,7 +316,7 @@ var cases = []testCase{
 	{"no spawn", func(b *bench) {
 		spec := b.spec()
 		spec.NoSpawn = true
-		if _, _, exit := b.run(spec, 2); exit.Flags.SpawnsRefused == 0 {
+		if _, _, exit := b.run(spec, 2); len(exit.Refused) == 0 || exit.Refused[0].Rule != "process.spawn" || exit.Refused[0].Count == 0 {
 			b.Errorf("flags %+v", exit.Flags)
 		}
 	}},
@@ -324,7 +324,7 @@ var cases = []testCase{
 	{"network deny", func(b *bench) {
 		s := b.start(b.spec(), false)
 		exit := s.wait()
-		if v := exit.Violation; v == nil || v.Rule != "network" || v.Syscall != "socket" || exit.OOM || exit.Killed {
+		if v := exit.Violation; v == nil || !strings.HasPrefix(v.Rule, "network.") || v.Syscall != "socket" || exit.OOM || exit.Killed {
 			b.Errorf("exit %+v, violation %v, want network at socket", exit, v)
 		}
 		if got := s.stdout.String(); got != "before\n" {
@@ -344,7 +344,7 @@ var cases = []testCase{
 		spec := b.spec()
 		spec.Network = driver.NetworkLoopback
 		s := b.start(spec, false)
-		if v := s.wait().Violation; v == nil || v.Rule != "network" || !strings.Contains(v.Argument, "192.0.2.1") {
+		if v := s.wait().Violation; v == nil || !strings.HasPrefix(v.Rule, "network.") || !strings.Contains(v.Argument, "192.0.2.1") {
 			b.Errorf("violation %v, want network with the address; stderr %q", v, s.stderr.String())
 		}
 	}},
@@ -352,11 +352,19 @@ var cases = []testCase{
 	{"forbidden file", func(b *bench) {
 		s := b.start(b.spec(), false)
 		exit := s.wait()
-		if v := exit.Violation; v == nil || v.Rule != "file" || !strings.Contains(v.Argument, "/etc/passwd") {
+		if v := exit.Violation; v == nil || v.Rule != "file.accounts" || !strings.Contains(v.Argument, "/etc/passwd") {
 			b.Errorf("violation %v, want file /etc/passwd; exit %+v", v, exit)
 		}
 		if got := s.stdout.String(); got != "before\n" {
 			b.Errorf("stdout is %q, want nothing after the violation", got)
+		}
+	}},
+	// opens /etc/debian_version, which is in the image and in none of the trees, and exits with 1
+	{"file outside the trees", func(b *bench) {
+		_, _, exit := b.run(b.spec(), 1)
+		if len(exit.Refused) != 1 || exit.Refused[0].Rule != "file.unlisted" || exit.Refused[0].Count != 1 ||
+			len(exit.Refused[0].Acts) != 1 || exit.Refused[0].Acts[0].Argument != "/etc/debian_version" {
+			b.Errorf("refused %+v, want one of file.unlisted", exit.Refused)
 		}
 	}},
 	// leaves a process behind that would write "late" to stdout, prints "up\n" and exits with 0

@@ -84,6 +84,7 @@ func (b *bench) spec() driver.Spec {
 	return driver.Spec{
 		ID:             fmt.Sprintf("drivertest-%d-%d", os.Getpid(), runs.Add(1)),
 		Image:          b.root,
+		Trees:          []string{"/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/alternatives"},
 		Args:           b.args,
 		Env:            []string{"HOME=/workspace", "LANG=C.UTF-8", "PATH=/usr/bin:/bin", "TZ=UTC"},
 		Dir:            "/workspace",

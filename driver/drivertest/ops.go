@@ -41,7 +41,7 @@ type file struct {
 //	alloc:BYTES              ends the sandbox beyond MemoryBytes
 //	violate:RULE,CALL,ARG    ends the sandbox
 //	inet                     a violation under NetworkDeny
-//	open:PATH                a violation for /etc/passwd
+//	open:PATH                a violation for /etc/passwd, and refused outside Trees: exit 1
 //	sleep                    until killed
 //	resized                  until the terminal's size changes
 //	signal:N exit:N          the end
@@ -81,7 +81,7 @@ func (s *sandbox) do(op string) (ended bool) {
 		}
 	case "fork":
 		if s.spec.NoSpawn {
-			s.exit.Flags.SpawnsRefused++
+			s.exit.Refused = []driver.Refusal{{Rule: "process.spawn", Count: 1, Acts: []driver.Act{{Syscall: "fork"}}}}
 			return s.fail("operation not permitted", 2)
 		}
 		if number >= int64(s.spec.Processes) {
@@ -112,11 +112,16 @@ func (s *sandbox) do(op string) (ended bool) {
 		return s.violate(parts[0], parts[1], parts[2])
 	case "inet":
 		if s.spec.Network == driver.NetworkDeny {
-			return s.violate("network", "socket", "AF_INET")
+			return s.violate("network.inet", "socket", "AF_INET")
 		}
 	case "open":
 		if arg == "/etc/passwd" {
-			return s.violate("file", "openat", arg)
+			return s.violate("file.accounts", "openat", arg)
+		}
+		if !slices.ContainsFunc(s.spec.Trees, func(tree string) bool { return strings.HasPrefix(arg, tree+"/") || arg == tree }) {
+			s.exit.Refused = append(s.exit.Refused, driver.Refusal{Rule: "file.unlisted", Count: 1, Acts: []driver.Act{{Syscall: "openat", Argument: arg}}})
+			s.exit.Code = 1
+			return true
 		}
 	case "sleep":
 		<-s.killed

@@ -23,7 +23,7 @@ import (
 // spec is an ordinary run of args.
 func spec(root *os.File, args ...string) driver.Spec {
 	return driver.Spec{
-		ID: "test", Image: root, Args: args, Env: []string{"PATH=/usr/bin:/bin", "HOME=/workspace"}, Dir: "/workspace", Hostname: "silk",
+		ID: "test", Image: root, Trees: []string{"/usr", "/bin", "/lib", "/lib64", "/etc"}, Args: args, Env: []string{"PATH=/usr/bin:/bin", "HOME=/workspace"}, Dir: "/workspace", Hostname: "silk",
 		Network: driver.NetworkDeny, MemoryBytes: 256 << 20, WorkspaceBytes: 64 << 20, TmpBytes: 16 << 20, ShmBytes: 16 << 20, Processes: 64, CPUs: 1,
 	}
 }
@@ -115,6 +115,7 @@ func engine(t *testing.T) {
 	if _, err := d.Start(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
+	w.Close()
 	if _, err := r.Read(make([]byte, 3)); err != nil {
 		t.Fatal(err)
 	}

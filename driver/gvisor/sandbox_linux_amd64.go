@@ -1,11 +1,13 @@
 package gvisor
 
 import (
+	"archive/tar"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/driver/gvisor/wire"
+	"github.com/silk-sandbox/silk/driver/rules"
 )
 
 // startTimeout bounds the time from request to first instruction, without the time that Fill takes. A start takes
@@ -23,7 +26,8 @@ const startTimeout = 60 * time.Second
 // sandbox is one run in one kernel.
 type sandbox struct {
 	kernel  *kernel
-	drained chan error // nil if no drain is wanted
+	armed   chan struct{} // closed when the kernel has confirmed that the policy is in force
+	drained chan error    // nil if no drain is wanted
 	moved   atomic.Int64
 	killed  atomic.Bool
 
@@ -45,7 +49,7 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ driver.Sandbox,
 		}
 	}
 	trace("fork", k.forked)
-	s := &sandbox{kernel: k}
+	s := &sandbox{kernel: k, armed: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			if cause := context.Cause(ctx); cause != nil { // the caller's wish, and what has failed is how it ended
@@ -111,9 +115,9 @@ func validate(spec driver.Spec) error {
 // send sends the request and starts the two workspace streams. filled receives Fill's result.
 func (d *Driver) send(s *sandbox, spec driver.Spec) (filled chan error, err error) {
 	req := wire.Request{
-		ID: spec.ID, Args: spec.Args, Env: spec.Env, Dir: spec.Dir, Hostname: spec.Hostname, Network: spec.Network, NoSpawn: spec.NoSpawn,
+		ID: spec.ID, Args: spec.Args, Env: spec.Env, Dir: spec.Dir, Hostname: spec.Hostname, Network: spec.Network, NoSpawn: spec.NoSpawn, Trees: spec.Trees,
 		MemoryBytes: spec.MemoryBytes, WorkspaceBytes: spec.WorkspaceBytes, TmpBytes: spec.TmpBytes, ShmBytes: spec.ShmBytes, Processes: spec.Processes,
-		Terminal: spec.Terminal != nil, Fill: spec.Fill != nil, Drain: spec.Drain != nil,
+		Terminal: spec.Terminal != nil, Drain: spec.Drain != nil,
 		FileCapBytes: d.config.MaxFileBytes, TotalCapBytes: d.config.MaxTotalBytes, MaxEntries: d.config.MaxEntries,
 	}
 	files := []*os.File{spec.Image}
@@ -133,14 +137,12 @@ func (d *Driver) send(s *sandbox, spec driver.Spec) (filled chan error, err erro
 			_ = f.Close()
 		}
 	}()
-	var fill, drain *os.File
-	if spec.Fill != nil {
-		r, w, err := os.Pipe()
-		if err != nil {
-			return nil, fmt.Errorf("make workspace stream: %w", err)
-		}
-		fill, files, theirs = w, append(files, r), append(theirs, r)
+	var drain *os.File
+	r, fill, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("make workspace stream: %w", err)
 	}
+	files, theirs = append(files, r), append(theirs, r)
 	if spec.Drain != nil {
 		r, w, err := os.Pipe()
 		if err != nil {
@@ -159,10 +161,8 @@ func (d *Driver) send(s *sandbox, spec driver.Spec) (filled chan error, err erro
 	if err := wire.Send(s.kernel.sock, req, fds...); err != nil && !peerGone(err) { // awaitStart says what the kernel died of
 		return nil, errors.Join(fmt.Errorf("send request to sandbox kernel: %w", err), closeFile(fill), closeFile(drain))
 	}
-	if fill != nil {
-		filled = make(chan error, 1)
-		go func() { filled <- errors.Join(spec.Fill(fill), fill.Close()) }()
-	}
+	filled = make(chan error, 1)
+	go func() { filled <- errors.Join(s.fill(fill, spec.Fill), fill.Close()) }()
 	if drain != nil {
 		s.drained = make(chan error, 1)
 		go func() {
@@ -176,6 +176,19 @@ func (d *Driver) send(s *sandbox, spec driver.Spec) (filled chan error, err erro
 	return filled, nil
 }
 
+// fill writes the workspace, without which the kernel starts no program, once the policy is known to be in force.
+func (s *sandbox) fill(w io.Writer, fill func(io.Writer) error) error {
+	select {
+	case <-s.armed:
+	case <-s.kernel.gone:
+		return unix.EPIPE
+	}
+	if fill == nil {
+		return tar.NewWriter(w).Close()
+	}
+	return fill(w)
+}
+
 // awaitStart returns the message that the program is about to run, or that its command does not exist.
 func (s *sandbox) awaitStart(filled chan error, timer *time.Timer) (m wire.Message, err error) {
 	type received struct {
@@ -186,10 +199,15 @@ func (s *sandbox) awaitStart(filled chan error, timer *time.Timer) (m wire.Messa
 	go func() {
 		for {
 			m, err := s.kernel.receive()
-			if err == nil && m.Kind == wire.Hello {
-				if m.Version != wire.Version {
-					err = fmt.Errorf("sandbox kernel speaks version %d, silk %d: they are not of one build", m.Version, wire.Version)
-				} else {
+			switch {
+			case err != nil:
+			case m.Kind == wire.Hello && m.Version == wire.Version:
+				continue
+			case m.Kind == wire.Hello:
+				err = fmt.Errorf("sandbox kernel speaks version %d, silk %d: they are not of one build", m.Version, wire.Version)
+			case m.Kind == wire.Armed:
+				if err = checkRules(m.Rules); err == nil {
+					close(s.armed)
 					continue
 				}
 			}
@@ -197,18 +215,16 @@ func (s *sandbox) awaitStart(filled chan error, timer *time.Timer) (m wire.Messa
 			return
 		}
 	}()
-	if filled != nil {
-		select {
-		case err := <-filled:
-			if err != nil && !errors.Is(err, unix.EPIPE) { // EPIPE: the kernel gave up, and says why
-				s.kernel.kill()
-				<-messages
-				return m, fmt.Errorf("fill workspace: %w", err)
-			}
-			timer.Reset(startTimeout)
-		case r := <-messages: // it cannot have started before it was filled
-			messages <- r
+	select {
+	case err := <-filled:
+		if err != nil && !errors.Is(err, unix.EPIPE) { // EPIPE: the kernel gave up, and says why
+			s.kernel.kill()
+			<-messages
+			return m, fmt.Errorf("fill workspace: %w", err)
 		}
+		timer.Reset(startTimeout)
+	case r := <-messages: // it cannot have started before it was filled
+		messages <- r
 	}
 	r := <-messages
 	switch {
@@ -222,6 +238,17 @@ func (s *sandbox) awaitStart(filled chan error, timer *time.Timer) (m wire.Messa
 		return r.m, nil
 	}
 	return r.m, fmt.Errorf("sandbox kernel said %q before it started", r.m.Kind)
+}
+
+// checkRules says whether a sandbox kernel enforces the whole policy: what it does not confirm is not in force, and no
+// code may run.
+func checkRules(confirmed []string) error {
+	for _, r := range rules.All() {
+		if !slices.Contains(confirmed, r.Name) {
+			return fmt.Errorf("sandbox kernel does not confirm rule %s", r.Name)
+		}
+	}
+	return nil
 }
 
 // Wait implements [driver.Sandbox].
@@ -290,7 +317,7 @@ func (s *sandbox) release() error {
 // exit maps the last message.
 func (s *sandbox) exit(m wire.Message) driver.Exit {
 	exit := driver.Exit{
-		OOM: m.OOM, Violation: m.Violation, Killed: m.Killed, Flags: m.Flags,
+		OOM: m.OOM, Violation: m.Violation, Killed: m.Killed, Flags: m.Flags, Refused: m.Refused,
 		Usage: driver.Usage{PeakMemoryBytes: m.PeakBytes, Processes: m.Processes},
 	}
 	if m.DrainErr != "" {

@@ -84,7 +84,7 @@ var all = []Rule{
 	{Name: FileMemory, Action: Kill, Reason: "/proc/PID/mem of a process that is neither one's own nor traced"},
 	{Name: FileDevice, Action: Kill, Reason: "devices that belong to a host, by the names in devices.go"},
 	{Name: FileProbe, Action: Absent, Errno: "ENOENT", Reason: "what runtimes look for at their start and do without: the entries of startup.go that are hidden"},
-	{Name: FileStartup, Action: Allow, Reason: "what runtimes read at their start: the other entries of startup.go, and a process's own directory in /proc"},
+	{Name: FileStartup, Action: Allow, Reason: "what runtimes read at their start: the other entries of startup.go, and the directories of processes in /proc"},
 	{Name: FileSys, Action: Kill, Files: []string{"/sys"}, Reason: "the host's hardware and drivers"},
 	{Name: FileWorkspace, Action: Allow, Files: []string{"/workspace"}, Reason: "the run's own directory"},
 	{Name: FileTemporary, Action: Allow, Files: []string{"/tmp", "/dev/shm"}, Reason: "the run's own temporary files"},
@@ -123,6 +123,7 @@ var all = []Rule{
 
 	{Name: "system.io_uring", Action: Absent, Errno: "ENOSYS", Calls: []string{"io_uring_setup", "io_uring_enter", "io_uring_register"}, Reason: "calls that no table sees"},
 	{Name: "system.userfaultfd", Action: Absent, Errno: "ENOSYS", Calls: []string{"userfaultfd"}, Reason: "stops the kernel in the middle of a copy, which is how races are won"},
+	{Name: "system.pidfd-getfd", Action: Deny, Errno: "EPERM", Calls: []string{"pidfd_getfd"}, Reason: "a descriptor out of another process"},
 	{Name: "system.perf", Action: Deny, Errno: "EPERM", Calls: []string{"perf_event_open"}, Reason: "counters that other programs leave traces in"},
 	{Name: "system.keys", Action: Deny, Errno: "EPERM", Calls: []string{"keyctl", "add_key", "request_key"}, Reason: "keyrings outlive the process that filled them"},
 	{Name: SystemClock, Action: Deny, Errno: "EPERM", Calls: []string{"clock_settime", "settimeofday", "adjtimex", "clock_adjtime"}, Reason: "the clock is the host's; it may be read"},
@@ -146,6 +147,18 @@ func Named(name string) (Rule, bool) {
 		}
 	}
 	return Rule{}, false
+}
+
+// Forbidden are the names of files that no program may open, each with everything below it, and that an image therefore
+// need not have. The kernel's own file systems are not among them.
+func Forbidden() []string {
+	var names []string
+	for _, r := range all {
+		if r.Action == Kill && r.Name != FileKernel && r.Name != FileSys {
+			names = append(names, r.Files...)
+		}
+	}
+	return names
 }
 
 // Covers says whether name is dir or lies below it.

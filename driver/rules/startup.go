@@ -40,6 +40,7 @@ var startup = []Entry{
 	{Name: "/proc/sys/kernel/pid_max", Reason: "ps, top size their columns"},
 	{Name: "/proc/sys/kernel/cap_last_cap", Reason: "libcap: setpriv, capsh"},
 	{Name: "/proc/sys/kernel/ngroups_max", Reason: "sysconf(_SC_NGROUPS_MAX): id"},
+	{Name: "/proc/sys/kernel/random", Reason: "libuuid; made up by the sandbox's own kernel"},
 	{Name: "/proc/sys/kernel/sem", Reason: "ipcs"},
 	{Name: "/proc/sys/kernel/shmmax", Reason: "ipcs; databases"},
 	{Name: "/proc/sys/kernel/shmall", Reason: "ipcs"},

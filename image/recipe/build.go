@@ -199,6 +199,7 @@ func assemble(ctx context.Context, r Recipe, lock Lock, config Config, more extr
 		Env:          map[string]string{"PATH": "/usr/local/bin:/usr/bin:/bin"},
 		Interpreters: found(t),
 		Packages:     local,
+		Trees:        t.Trees(),
 	}
 	for _, p := range lock.Packages {
 		meta.Packages = append(meta.Packages, image.Package{Name: p.Name, Version: p.Version, Arch: lock.Arch, SHA256: p.SHA256})

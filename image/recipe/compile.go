@@ -17,6 +17,7 @@ type CompileJob struct {
 	Env            []string // the whole environment
 	WorkspaceBytes int64    // what /workspace must hold
 	MemoryBytes    int64    // enough, the workspace not counted
+	Trees          []string // what it may read of the image
 }
 
 // compilation makes, once, what the programs of one language would else make at each start.
@@ -44,6 +45,7 @@ func compile(ctx context.Context, t *image.Tree, config Config) error {
 	defer root.Close()
 	for _, c := range todo {
 		config.Progress(0, -1, "compiling "+c.language)
+		c.job.Trees = t.Trees()
 		err := config.Compile(ctx, root, c.job, func(workspace io.Reader) error { return c.add(t, workspace) })
 		if err != nil {
 			return fmt.Errorf("compile %s: %w", c.language, err)

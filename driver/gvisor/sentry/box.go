@@ -141,21 +141,15 @@ func (b *box) warm() error {
 // load patches the waiting kernel with the run. fds are as [wire.Request] says; load owns them.
 func (b *box) load(req wire.Request, fds []int) error {
 	b.req = req
-	want := 4 + len(req.Mounts)
-	if req.Fill {
-		want++
-	}
+	want := 5 + len(req.Mounts)
 	if req.Drain {
 		want++
 	}
 	if len(fds) != want {
 		return fmt.Errorf("request came with %d descriptors, want %d", len(fds), want)
 	}
-	stdio, rest := fds[1:4], fds[4:]
-	b.ws = workspace{box: b, in: -1, out: -1}
-	if req.Fill {
-		b.ws.in, rest = rest[0], rest[1:]
-	}
+	stdio, rest := fds[1:4], fds[5:]
+	b.ws = workspace{box: b, in: fds[4], out: -1}
 	if req.Drain {
 		b.ws.out, rest = rest[0], rest[1:]
 	}
@@ -183,6 +177,7 @@ func (b *box) load(req wire.Request, fds []int) error {
 	b.kernel().RootUTSNamespace().SetHostName(b.kernel().SupervisorContext(), req.Hostname)
 	usage.MinimumTotalMemoryBytes, usage.MaximumTotalMemoryBytes = uint64(req.MemoryBytes), uint64(req.MemoryBytes)
 	b.guard.configure(b)
+	b.guard.watchExecutables()
 	seccheck.Global.AppendSink(b, []seccheck.PointReq{{Pt: seccheck.PointContainerStart}})
 	return nil
 }
@@ -214,7 +209,7 @@ func (b *box) run(ready func()) (wire.Message, error) {
 func (b *box) end(status linux.WaitStatus) wire.Message {
 	m := wire.Message{
 		Kind: wire.Exit, Status: uint32(status), NotFound: b.notFound, Code: b.notFoundCode, OOM: b.memory.exceeded.Load(), Killed: b.killed.Load(),
-		Flags: b.guard.flags(), Processes: b.guard.processes.Load(), PeakBytes: b.memory.peak.Load(),
+		Flags: b.guard.flags(), Refused: b.guard.refused.list(), Processes: b.guard.processes.Load(), PeakBytes: b.memory.peak.Load(),
 	}
 	if err := b.ws.drain(); err != nil {
 		m.DrainErr = err.Error()

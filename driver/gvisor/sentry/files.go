@@ -5,34 +5,31 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/abi/linux"
+	"gvisor.dev/gvisor/pkg/context"
 	"gvisor.dev/gvisor/pkg/errors/linuxerr"
 	"gvisor.dev/gvisor/pkg/fspath"
 	"gvisor.dev/gvisor/pkg/hostarch"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
+
+	"github.com/silk-sandbox/silk/driver/rules"
 )
 
-// fileRules replace the calls that open files. The file is opened inside the Sentry, the opened object is looked at,
+// fileCalls replace the calls that open files. The file is opened inside the Sentry, the opened object is looked at,
 // and only then does it get a descriptor: a check of the path before, or of the descriptor after, loses races (a second
 // thread swaps a link, or uses the descriptor before it is closed).
-//
-// openat2, handles and mount trees are refused with ENOSYS or EPERM; every libc falls back.
-func (g *guard) fileRules() map[uintptr]rule {
-	return map[uintptr]rule{
-		unix.SYS_OPEN: func(c *call) (uintptr, *kernel.SyscallControl, error) {
+func (g *guard) fileCalls() map[string]rule {
+	return map[string]rule{
+		"open": func(c *call) (uintptr, *kernel.SyscallControl, error) {
 			return g.open(c, linux.AT_FDCWD, c.args[0].Pointer(), c.args[1].Uint(), c.args[2].ModeT())
 		},
-		unix.SYS_OPENAT: func(c *call) (uintptr, *kernel.SyscallControl, error) {
+		"openat": func(c *call) (uintptr, *kernel.SyscallControl, error) {
 			return g.open(c, c.args[0].Int(), c.args[1].Pointer(), c.args[2].Uint(), c.args[3].ModeT())
 		},
-		unix.SYS_CREAT: func(c *call) (uintptr, *kernel.SyscallControl, error) {
+		"creat": func(c *call) (uintptr, *kernel.SyscallControl, error) {
 			return g.open(c, linux.AT_FDCWD, c.args[0].Pointer(), linux.O_WRONLY|linux.O_CREAT|linux.O_TRUNC, c.args[1].ModeT())
 		},
-		unix.SYS_OPENAT2:           refuse(linuxerr.ENOSYS),
-		unix.SYS_NAME_TO_HANDLE_AT: refuse(linuxerr.EPERM),
-		unix.SYS_OPEN_BY_HANDLE_AT: refuse(linuxerr.EPERM),
 	}
 }
 
@@ -57,10 +54,10 @@ func (g *guard) open(c *call, dirfd int32, addr hostarch.Addr, flags uint32, mod
 	follow := flags&linux.O_NOFOLLOW == 0 && flags&(linux.O_CREAT|linux.O_EXCL) != linux.O_CREAT|linux.O_EXCL
 	for range maxWalks {
 		start.IncRef()
-		fd, verdict, where, err := g.openOnce(t, root, start, name, follow, flags, mode)
+		fd, v, where, err := g.openOnce(t, root, start, name, follow, flags, mode)
 		switch {
-		case verdict == killFile:
-			return g.violate(c, ruleFile, where)
+		case !v.allows():
+			return g.settle(c, v, where)
 		case errors.Is(err, errBecameLink):
 			continue
 		case err != nil && linuxerr.Equals(linuxerr.ENOSPC, err):
@@ -71,21 +68,32 @@ func (g *guard) open(c *call, dirfd int32, addr hostarch.Addr, flags uint32, mod
 	return 0, nil, linuxerr.ELOOP
 }
 
+// settle does what a verdict that does not allow demands.
+func (g *guard) settle(c *call, v verdict, where string) (uintptr, *kernel.SyscallControl, error) {
+	if v.action == rules.Kill {
+		return g.violate(c, v.rule, where)
+	}
+	return 0, nil, g.refuse(c, v.rule, where)
+}
+
 var errBecameLink = errors.New("a name has become a symbolic link")
 
-// openOnce walks, judges, opens, and judges what it has opened; only then is there a descriptor.
-func (g *guard) openOnce(t *kernel.Task, root, start vfs.VirtualDentry, name string, follow bool, flags uint32, mode uint) (fd int32, v fileVerdict, where string, err error) {
+// openOnce walks, judges, opens, and judges what it has opened; only then is there a descriptor. An error of its own
+// stands beside a verdict that allows.
+func (g *guard) openOnce(t *kernel.Task, root, start vfs.VirtualDentry, name string, follow bool, flags uint32, mode uint) (fd int32, v verdict, where string, err error) {
 	w, d, err := g.walk(t, root, start, name, follow)
 	defer w.release()
 	where = d.path
-	if v := g.judge(t, where); v != allowFile && !d.magic {
-		return 0, v, where, v.errno()
+	if !d.magic {
+		if v := g.judge(t, object{path: where, directory: func() bool { return w.isDirectory(d) }}); !v.allows() {
+			return 0, v, where, nil
+		}
 	}
 	if err != nil {
-		return 0, allowFile, where, err
+		return 0, v, where, err
 	}
 	if d.magic && leadsToLink(t, where) {
-		return 0, allowFile, where, linuxerr.ELOOP
+		return 0, v, where, linuxerr.ELOOP
 	}
 	file, err := t.Kernel().VFS().OpenAt(t, t.Credentials(), &vfs.PathOperation{Root: root, Start: d.dir, Path: fspath.Parse(d.name), FollowFinalSymlink: d.magic}, &vfs.OpenOptions{
 		Flags: flags | linux.O_LARGEFILE,
@@ -93,24 +101,20 @@ func (g *guard) openOnce(t *kernel.Task, root, start vfs.VirtualDentry, name str
 	})
 	if err != nil {
 		if follow && linuxerr.Equals(linuxerr.ELOOP, err) {
-			return 0, allowFile, where, errBecameLink
+			return 0, v, where, errBecameLink
 		}
-		return 0, allowFile, where, err
+		return 0, v, where, err
 	}
 	defer file.DecRef(t)
-	if where, err = g.nameOf(t, file.VirtualDentry()); err != nil {
-		return 0, allowFile, where, err
+	o, err := g.objectOf(t, file)
+	if err != nil {
+		return 0, v, where, err
 	}
-	switch v := g.judge(t, where); v {
-	case allowFile:
-	case denyFile:
-		g.filesRefused.Add(1)
-		fallthrough
-	default:
-		return 0, v, where, v.errno()
+	if v = g.judge(t, o); !v.allows() {
+		return 0, v, o.path, nil
 	}
 	fd, err = t.NewFDFrom(0, file, kernel.FDFlags{CloseOnExec: flags&linux.O_CLOEXEC != 0})
-	return fd, allowFile, where, err
+	return fd, v, o.path, err
 }
 
 // leadsToLink says whether a magic link is that of a descriptor which is a symbolic link itself (O_PATH and O_NOFOLLOW).
@@ -140,9 +144,39 @@ func leadsToLink(t *kernel.Task, name string) bool {
 	return err == nil && st.Mode&linux.S_IFMT == linux.S_IFLNK
 }
 
-// nameOf is the absolute path of an object in the sandbox's own mount namespace, however it was reached.
-func (g *guard) nameOf(t *kernel.Task, vd vfs.VirtualDentry) (string, error) {
-	root := g.box.ws.mounts.Root(t)
-	defer root.DecRef(t)
-	return t.Kernel().VFS().PathnameWithDeleted(t, root, vd)
+// nameOf is the absolute path of an object in the sandbox's own mount namespace, however it was reached, or "" if it has
+// none there.
+func (g *guard) nameOf(ctx context.Context, vd vfs.VirtualDentry) (string, error) {
+	root := g.box.ws.mounts.Root(ctx)
+	defer root.DecRef(ctx)
+	return g.box.kernel().VFS().PathnameReachable(ctx, root, vd)
+}
+
+// objectOf is what has been opened.
+func (g *guard) objectOf(ctx context.Context, file *vfs.FileDescription) (object, error) {
+	vd := file.VirtualDentry()
+	name, err := g.nameOf(ctx, vd)
+	if err != nil {
+		return object{}, err
+	}
+	o := object{path: name, directory: func() bool {
+		st, err := file.Stat(ctx, vfs.StatOptions{Mask: linux.STATX_TYPE})
+		return err == nil && st.Mode&linux.S_IFMT == linux.S_IFDIR
+	}}
+	if name != "" {
+		return o, nil
+	}
+	// Deleted, or of a file system that is mounted nowhere. A process that has ended takes the names of its files in
+	// /proc with it: those are no one's to read.
+	root := g.box.ws.mounts.Root(ctx)
+	defer root.DecRef(ctx)
+	if o.path, err = g.box.kernel().VFS().PathnameWithDeleted(ctx, root, vd); err != nil {
+		return object{}, err
+	}
+	switch vd.Mount().Filesystem().FilesystemType().Name() {
+	case "proc", "sysfs", "erofs":
+	default:
+		o.anonymous = true
+	}
+	return o, nil
 }

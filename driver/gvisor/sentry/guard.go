@@ -3,9 +3,7 @@ package sentry
 import (
 	"fmt"
 	"os"
-	"strings"
 	"sync/atomic"
-	"unicode"
 
 	"gvisor.dev/gvisor/pkg/errors/linuxerr"
 	"gvisor.dev/gvisor/pkg/sentry/arch"
@@ -13,23 +11,29 @@ import (
 
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/driver/gvisor/wire"
+	"github.com/silk-sandbox/silk/driver/rules"
+	"github.com/silk-sandbox/silk/watch"
 )
 
-// guard is silk's policy inside the sandbox's own kernel. It replaces entries of the system call table before any task
-// exists; each decision is made before the call has an effect. The first program is started by the Sentry and does not
-// pass through the table, so "no second exec" simply refuses execve.
+// guard is silk's policy inside the sandbox's own kernel: the table of driver/rules, enforced. It replaces entries of the
+// system call table before any task exists; each decision is made before the call has an effect. The first program is
+// started by the Sentry and does not pass through the table, so "no second exec" simply refuses execve.
 //
-// The rule files (files.go, network.go, process.go, privilege.go, output.go) each replace the calls they are about.
+// A rule that is about a call whatever its arguments needs no code of its own. The others stand in files.go, exec.go,
+// network.go, process.go, privilege.go and output.go.
 type guard struct {
 	report func(wire.Message) // set before the kernel runs
 
 	network   driver.Network
 	noSpawn   bool
+	trees     []string // of the image, which programs may read
 	box       *box
 	ended     atomic.Bool // the last message is being said
 	processes atomic.Int64
 
-	pidsLimit, tmpFull, diskFull, filesRefused, spawnsRefused atomic.Int64
+	pidsLimit, tmpFull, diskFull atomic.Int64
+	refused                      refusals
+	judgesExecutables            atomic.Bool // the loader has asked once
 }
 
 type (
@@ -53,51 +57,80 @@ func (c *call) proceed() (uintptr, *kernel.SyscallControl, error) {
 	return c.next(c.task, c.nr, c.args)
 }
 
-// Names of rules, as they stand in outcomes, records and docs/threat-model.md.
-const (
-	ruleNetwork   = "network"
-	ruleFile      = "file"
-	rulePrivilege = "privilege"
-)
-
-// install puts the guard's rules into table. It must run before the first task does.
-func (g *guard) install(table *kernel.SyscallTable) {
-	for _, rules := range []map[uintptr]rule{g.fileRules(), g.networkRules(), g.processRules(), g.privilegeRules(), g.outputRules()} {
-		for nr, r := range rules {
-			entry, ok := table.Table[nr]
-			if !ok {
-				entry = kernel.Syscall{Name: fmt.Sprintf("sys_%d", nr), Fn: func(*kernel.Task, uintptr, args) (uintptr, *kernel.SyscallControl, error) {
-					return 0, nil, linuxerr.ENOSYS
-				}}
+// install puts the guard into table. It must run before the first task does. It returns the names of the rules that are
+// in force, for the engine to compare with its own table.
+func (g *guard) install(table *kernel.SyscallTable) ([]string, error) {
+	handlers := map[string]rule{}
+	for _, some := range []map[string]rule{g.fileCalls(), g.execCalls(), g.networkCalls(), g.processCalls(), g.privilegeCalls(), g.outputCalls()} {
+		for name, handler := range some {
+			if handlers[name] != nil {
+				return nil, fmt.Errorf("install policy: %s has two handlers", name)
 			}
-			next, name := entry.Fn, entry.Name
-			entry.Fn = func(t *kernel.Task, nr uintptr, a args) (uintptr, *kernel.SyscallControl, error) {
-				return r(&call{task: t, name: name, nr: nr, args: a, next: next})
-			}
-			table.Table[nr] = entry
+			handlers[name] = handler
 		}
 	}
+	var names []string
+	for _, r := range rules.All() {
+		names = append(names, r.Name)
+		if r.Errno != "" && errnos[r.Errno] == nil {
+			return nil, fmt.Errorf("install policy: rule %s has an unknown errno %s", r.Name, r.Errno)
+		}
+		for _, name := range r.Calls {
+			if handlers[name] == nil {
+				handlers[name] = g.flat(r)
+			}
+		}
+	}
+	for name, handler := range handlers {
+		nr, ok := numbers[name]
+		if !ok {
+			return nil, fmt.Errorf("install policy: no number is known of %s", name)
+		}
+		entry := table.Table[nr]
+		next := entry.Fn
+		if next == nil {
+			next = func(*kernel.Task, uintptr, args) (uintptr, *kernel.SyscallControl, error) {
+				return 0, nil, linuxerr.ENOSYS
+			}
+		}
+		entry.Name = name
+		entry.Fn = func(t *kernel.Task, nr uintptr, a args) (uintptr, *kernel.SyscallControl, error) {
+			return handler(&call{task: t, name: name, nr: nr, args: a, next: next})
+		}
+		table.Table[nr] = entry
+	}
 	table.Init()
+	return names, nil
+}
+
+// flat is the handler of a rule that is about calls whatever their arguments.
+func (g *guard) flat(r rules.Rule) rule {
+	return func(c *call) (uintptr, *kernel.SyscallControl, error) {
+		switch {
+		case !g.on(r.Name):
+			return c.proceed()
+		case r.Action == rules.Kill:
+			return g.violate(c, r.Name, "")
+		}
+		return 0, nil, g.refuse(c, r.Name, "")
+	}
 }
 
 // configure sets what the run asks for.
 func (g *guard) configure(b *box) {
-	g.box, g.network, g.noSpawn = b, b.req.Network, b.req.NoSpawn
+	g.box, g.network, g.noSpawn, g.trees = b, b.req.Network, b.req.NoSpawn, b.req.Trees
 }
 
 func (g *guard) flags() driver.Flags {
-	return driver.Flags{
-		PidsLimitHit: g.pidsLimit.Load(), TmpFull: g.tmpFull.Load(), DiskFull: g.diskFull.Load(),
-		FilesRefused: g.filesRefused.Load(), SpawnsRefused: g.spawnsRefused.Load(),
-	}
+	return driver.Flags{PidsLimitHit: g.pidsLimit.Load(), TmpFull: g.tmpFull.Load(), DiskFull: g.diskFull.Load()}
 }
 
 // violate ends the sandbox: the engine learns of it on a channel that the guest cannot write to, then this process -
 // every task, every thread, the whole kernel - exits, before the call has had an effect.
 func (g *guard) violate(c *call, rule, argument string) (uintptr, *kernel.SyscallControl, error) {
 	g.last(wire.Message{
-		Kind: wire.Violation, Violation: &driver.Violation{Rule: rule, Syscall: c.name, Argument: printable(argument)},
-		Flags: g.flags(), Processes: g.processes.Load(), PeakBytes: g.box.memory.peak.Load(),
+		Kind: wire.Violation, Violation: &driver.Violation{Rule: rule, Syscall: c.name, Argument: watch.Printable(argument)},
+		Flags: g.flags(), Refused: g.refused.list(), Processes: g.processes.Load(), PeakBytes: g.box.memory.peak.Load(),
 	})
 	return 0, nil, linuxerr.EPERM // not reached
 }
@@ -109,29 +142,4 @@ func (g *guard) last(m wire.Message) {
 		os.Exit(0)
 	}
 	select {}
-}
-
-// printable makes text that came from the guest fit for a record: no control characters, at most 4096 bytes.
-func printable(s string) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	s = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return '\uFFFD'
-		}
-		return r
-	}, s)
-	if len(s) > 4096 {
-		s = strings.ToValidUTF8(s[:4093], "") + "..."
-	}
-	return s
-}
-
-// fatal is a rule that ends the sandbox whatever the arguments.
-func (g *guard) fatal(name string) rule {
-	return func(c *call) (uintptr, *kernel.SyscallControl, error) { return g.violate(c, name, "") }
-}
-
-// refuse is a rule that answers with an error; the run goes on.
-func refuse(err error) rule {
-	return func(*call) (uintptr, *kernel.SyscallControl, error) { return 0, nil, err }
 }

@@ -105,7 +105,10 @@ func (s *session) run() error {
 		return err
 	}
 	s.mark("kernel")
-	b.guard.install(linux.AMD64)
+	names, err := b.guard.install(linux.AMD64)
+	if err != nil {
+		return err
+	}
 	if err := b.warm(); err != nil {
 		return err
 	}
@@ -120,6 +123,7 @@ func (s *session) run() error {
 		return err
 	}
 	s.mark("loaded")
+	s.say(wire.Message{Kind: wire.Armed, Rules: names})
 	b.started = func() {
 		s.mark("started")
 		s.say(wire.Message{Kind: wire.Started, Steps: append(s.steps, stepsOf(b.timer)...)})

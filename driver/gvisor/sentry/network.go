@@ -7,40 +7,55 @@ import (
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/abi/linux"
-	"gvisor.dev/gvisor/pkg/errors/linuxerr"
 	"gvisor.dev/gvisor/pkg/hostarch"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
 
 	"github.com/silk-sandbox/silk/driver"
+	"github.com/silk-sandbox/silk/driver/rules"
 )
 
-// networkRules decide which sockets exist. AF_UNIX is free: it ends at the sandbox's own kernel. The network stack has
+// networkCalls decide which sockets exist. AF_UNIX is free: it ends at the sandbox's own kernel. The network stack has
 // no way out in any case; what stands here turns the attempt into a violation instead of an error that a program may
 // retry for ever.
-func (g *guard) networkRules() map[uintptr]rule {
-	return map[uintptr]rule{
-		unix.SYS_SOCKET:   g.socket,
-		unix.SYS_CONNECT:  g.destination(func(c *call) (hostarch.Addr, uint32, error) { return c.args[1].Pointer(), c.args[2].Uint(), nil }),
-		unix.SYS_SENDTO:   g.destination(func(c *call) (hostarch.Addr, uint32, error) { return c.args[4].Pointer(), c.args[5].Uint(), nil }),
-		unix.SYS_SENDMSG:  g.destination(func(c *call) (hostarch.Addr, uint32, error) { return messageName(c.task, c.args[1].Pointer()) }),
-		unix.SYS_SENDMMSG: g.destinations,
+func (g *guard) networkCalls() map[string]rule {
+	return map[string]rule{
+		"socket":   g.socket,
+		"connect":  g.destination(func(c *call) (hostarch.Addr, uint32, error) { return c.args[1].Pointer(), c.args[2].Uint(), nil }),
+		"sendto":   g.destination(func(c *call) (hostarch.Addr, uint32, error) { return c.args[4].Pointer(), c.args[5].Uint(), nil }),
+		"sendmsg":  g.destination(func(c *call) (hostarch.Addr, uint32, error) { return messageName(c.task, c.args[1].Pointer()) }),
+		"sendmmsg": g.destinations,
 	}
 }
 
 func (g *guard) socket(c *call) (uintptr, *kernel.SyscallControl, error) {
 	family, kind := c.args[0].Int(), c.args[1].Int()&linux.SOCK_TYPE_MASK
-	switch family {
-	case linux.AF_UNIX:
-		return c.proceed()
-	case linux.AF_INET, linux.AF_INET6:
-		if g.network == driver.NetworkDeny || kind == int32(linux.SOCK_RAW) {
-			return g.violate(c, ruleNetwork, familyName(family, kind))
+	if r := g.socketRule(family, kind); r != "" {
+		if r == rules.NetworkFamily { // libc falls back
+			return 0, nil, g.refuse(c, r, fmt.Sprintf("family %d", family))
 		}
-		return c.proceed()
-	case linux.AF_PACKET, unix.AF_VSOCK:
-		return g.violate(c, ruleNetwork, familyName(family, kind))
+		return g.violate(c, r, familyName(family, kind))
 	}
-	return 0, nil, linuxerr.EAFNOSUPPORT // AF_NETLINK included: libc falls back
+	return c.proceed()
+}
+
+// socketRule is the rule that forbids a socket, or "".
+func (g *guard) socketRule(family, kind int32) string {
+	inet := family == linux.AF_INET || family == linux.AF_INET6
+	for _, r := range []struct {
+		name    string
+		matches bool
+	}{
+		{rules.NetworkRaw, inet && kind == int32(linux.SOCK_RAW)},
+		{rules.NetworkInet, inet && g.network == driver.NetworkDeny},
+		{rules.NetworkPacket, family == linux.AF_PACKET},
+		{rules.NetworkVsock, family == unix.AF_VSOCK},
+		{rules.NetworkFamily, !inet && family != linux.AF_UNIX && family != linux.AF_PACKET && family != unix.AF_VSOCK},
+	} {
+		if r.matches && g.on(r.name) {
+			return r.name
+		}
+	}
+	return ""
 }
 
 func familyName(family, kind int32) string {
@@ -66,8 +81,8 @@ func (g *guard) destination(address func(*call) (hostarch.Addr, uint32, error)) 
 		switch {
 		case err != nil:
 			return 0, nil, err
-		case outside:
-			return g.violate(c, ruleNetwork, to)
+		case outside && g.on(rules.NetworkOutside):
+			return g.violate(c, rules.NetworkOutside, to)
 		}
 		return c.proceed()
 	}
@@ -85,8 +100,8 @@ func (g *guard) destinations(c *call) (uintptr, *kernel.SyscallControl, error) {
 		switch {
 		case err != nil:
 			return 0, nil, err
-		case outside:
-			return g.violate(c, ruleNetwork, to)
+		case outside && g.on(rules.NetworkOutside):
+			return g.violate(c, rules.NetworkOutside, to)
 		}
 	}
 	return c.proceed()

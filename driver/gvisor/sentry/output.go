@@ -1,14 +1,16 @@
 package sentry
 
 import (
+	"fmt"
 	_ "unsafe" // for go:linkname
 
-	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/errors/linuxerr"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 	"gvisor.dev/gvisor/pkg/usermem"
+
+	"github.com/silk-sandbox/silk/driver/rules"
 )
 
 // linuxWrite is the body of write(2): it blocks where the file's flags say so.
@@ -16,10 +18,10 @@ import (
 //go:linkname linuxWrite gvisor.dev/gvisor/pkg/sentry/syscalls/linux.write
 func linuxWrite(t *kernel.Task, file *vfs.FileDescription, src usermem.IOSequence, opts vfs.WriteOptions) (int64, error)
 
-// outputRules make writes whole, count the ones that found no room, and refuse what would make the Sentry itself grow.
-func (g *guard) outputRules() map[uintptr]rule {
-	return map[uintptr]rule{
-		unix.SYS_WRITE: func(c *call) (uintptr, *kernel.SyscallControl, error) {
+// outputCalls make writes whole, count the ones that found no room, and refuse what would make the Sentry itself grow.
+func (g *guard) outputCalls() map[string]rule {
+	return map[string]rule{
+		"write": func(c *call) (uintptr, *kernel.SyscallControl, error) {
 			n, ctrl, err := c.proceed()
 			if err == nil && n > 0 && n < uintptr(c.args[2].SizeT()) {
 				if src, serr := c.task.SingleIOSequence(c.args[1].Pointer(), int(c.args[2].SizeT()), usermem.IOOpts{}); serr == nil {
@@ -28,7 +30,7 @@ func (g *guard) outputRules() map[uintptr]rule {
 			}
 			return n, ctrl, g.noRoom(c, err)
 		},
-		unix.SYS_WRITEV: func(c *call) (uintptr, *kernel.SyscallControl, error) {
+		"writev": func(c *call) (uintptr, *kernel.SyscallControl, error) {
 			n, ctrl, err := c.proceed()
 			if err == nil && n > 0 {
 				if src, serr := c.task.IovecsIOSequence(c.args[1].Pointer(), int(c.args[2].Int()), usermem.IOOpts{}); serr == nil && int64(n) < src.NumBytes() {
@@ -37,11 +39,11 @@ func (g *guard) outputRules() map[uintptr]rule {
 			}
 			return n, ctrl, g.noRoom(c, err)
 		},
-		unix.SYS_PWRITE64:  g.mayBeFull,
-		unix.SYS_PWRITEV:   g.mayBeFull,
-		unix.SYS_PWRITEV2:  g.mayBeFull,
-		unix.SYS_FALLOCATE: g.fallocate,
-		unix.SYS_MINCORE:   mincore,
+		"pwrite64":  g.mayBeFull,
+		"pwritev":   g.mayBeFull,
+		"pwritev2":  g.mayBeFull,
+		"fallocate": g.fallocate,
+		"mincore":   g.mincore,
 	}
 }
 
@@ -75,8 +77,8 @@ func (g *guard) mayBeFull(c *call) (uintptr, *kernel.SyscallControl, error) {
 // of its own. A mode that does not reserve (a hole, say) is none the Sentry has, and it says so.
 func (g *guard) fallocate(c *call) (uintptr, *kernel.SyscallControl, error) {
 	mode, offset, length := c.args[1].Uint64(), c.args[2].Int64(), c.args[3].Int64()
-	if most := max(g.box.req.MemoryBytes, g.box.req.WorkspaceBytes); mode == 0 && offset >= 0 && length > 0 && (length > most || offset > most-length) {
-		return 0, nil, g.noRoom(c, linuxerr.ENOSPC)
+	if most := max(g.box.req.MemoryBytes, g.box.req.WorkspaceBytes); mode == 0 && offset >= 0 && length > 0 && (length > most || offset > most-length) && g.on(rules.ResourceFallocate) {
+		return 0, nil, g.noRoom(c, g.refuse(c, rules.ResourceFallocate, fmt.Sprintf("%d bytes", length)))
 	}
 	return g.mayBeFull(c)
 }
@@ -84,9 +86,9 @@ func (g *guard) fallocate(c *call) (uintptr, *kernel.SyscallControl, error) {
 // maxMincoreBytes bounds the address range of one mincore(2): the Sentry answers with a byte a page from its own heap.
 const maxMincoreBytes = 16 << 30
 
-func mincore(c *call) (uintptr, *kernel.SyscallControl, error) {
-	if c.args[1].SizeT() > maxMincoreBytes {
-		return 0, nil, linuxerr.ENOMEM
+func (g *guard) mincore(c *call) (uintptr, *kernel.SyscallControl, error) {
+	if c.args[1].SizeT() > maxMincoreBytes && g.on(rules.ResourceMincore) {
+		return 0, nil, g.refuse(c, rules.ResourceMincore, "")
 	}
 	return c.proceed()
 }
@@ -107,7 +109,7 @@ func (g *guard) noRoom(c *call, err error) error {
 
 // full counts a refusal for want of room at the file named where.
 func (g *guard) full(where string) {
-	if covers(workspaceDir, where) {
+	if rules.Covers(workspaceDir, where) {
 		g.diskFull.Add(1)
 		return
 	}

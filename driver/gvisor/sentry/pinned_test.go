@@ -39,6 +39,11 @@ var pinned = map[string][]string{
 	"pkg/sentry/syscalls/linux": {"func write(t *kernel.Task, file *vfs.FileDescription, src usermem.IOSequence, opts vfs.WriteOptions) (int64, error)"},
 }
 
+// patched are the declarations that a patch of ours adds to the module.
+var patched = map[string]string{
+	"0002-loader-judges-executables.patch": "var judgeExecutable func(ctx context.Context, file *vfs.FileDescription) error",
+}
+
 func TestLinknamesArePinned(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "gvisor.dev/gvisor").Output()
 	if err != nil {
@@ -53,6 +58,13 @@ func TestLinknamesArePinned(t *testing.T) {
 			if !slices.Contains(got, w) {
 				t.Errorf("gVisor's %s no longer declares %s", folder, w)
 			}
+		}
+	}
+	for file, want := range patched {
+		total++
+		text, err := os.ReadFile(filepath.Join("../patches", file))
+		if err != nil || !strings.Contains(string(text), "\n+"+want+"\n") {
+			t.Errorf("%s does not declare %s: %v", file, want, err)
 		}
 	}
 	if n := linknames(t); n != total {

@@ -8,59 +8,36 @@ import (
 	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/errors/linuxerr"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
+
+	"github.com/silk-sandbox/silk/driver/rules"
 )
 
-// privilegeRules end the sandbox for what only somebody who wants out does, and refuse politely what ordinary programs
+// privilegeCalls end the sandbox for what only somebody who wants out does, and refuse politely what ordinary programs
 // probe. The kernel underneath would refuse nearly all of it anyway: the program has no capability.
-func (g *guard) privilegeRules() map[uintptr]rule {
-	rules := map[uintptr]rule{
-		unix.SYS_SETUID: g.identity(1), unix.SYS_SETGID: g.identity(1),
-		unix.SYS_SETFSUID: g.identity(1), unix.SYS_SETFSGID: g.identity(1),
-		unix.SYS_SETREUID: g.identity(2), unix.SYS_SETREGID: g.identity(2),
-		unix.SYS_SETRESUID: g.identity(3), unix.SYS_SETRESGID: g.identity(3),
-		unix.SYS_SETGROUPS:         g.setgroups,
-		unix.SYS_CAPSET:            g.capset,
-		unix.SYS_PTRACE:            g.ptrace,
-		unix.SYS_PROCESS_VM_READV:  g.otherProcess,
-		unix.SYS_PROCESS_VM_WRITEV: g.otherProcess,
-		unix.SYS_MKNOD:             g.mknod(1),
-		unix.SYS_MKNODAT:           g.mknod(2),
-		unix.SYS_ADJTIMEX:          g.clock(0),
-		unix.SYS_CLOCK_ADJTIME:     g.clock(1),
-		unix.SYS_SCHED_SETSCHEDULER: func(c *call) (uintptr, *kernel.SyscallControl, error) {
-			if policy := c.args[1].Int() &^ 0x40000000; policy == unix.SCHED_FIFO || policy == unix.SCHED_RR || policy == unix.SCHED_DEADLINE { // SCHED_RESET_ON_FORK
-				return 0, nil, linuxerr.EPERM
-			}
-			return c.proceed()
-		},
+func (g *guard) privilegeCalls() map[string]rule {
+	return map[string]rule{
+		"setuid": g.identity(1), "setgid": g.identity(1), "setfsuid": g.identity(1), "setfsgid": g.identity(1),
+		"setreuid": g.identity(2), "setregid": g.identity(2), "setresuid": g.identity(3), "setresgid": g.identity(3),
+		"setgroups":          g.setgroups,
+		"capset":             g.capset,
+		"ptrace":             g.ptrace,
+		"process_vm_readv":   g.otherProcess,
+		"process_vm_writev":  g.otherProcess,
+		"mknod":              g.mknod(1),
+		"mknodat":            g.mknod(2),
+		"adjtimex":           g.clock(0),
+		"clock_adjtime":      g.clock(1),
+		"sched_setscheduler": g.scheduler,
+		"sched_setattr":      g.schedulerAttributes,
 	}
-	for _, nr := range []uintptr{
-		unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK,
-		unix.SYS_OPEN_TREE, unix.SYS_MOVE_MOUNT, unix.SYS_MOUNT_SETATTR,
-		unix.SYS_BPF, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE,
-		unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_REBOOT,
-	} {
-		rules[nr] = g.fatal(rulePrivilege)
-	}
-	for _, nr := range []uintptr{unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER, unix.SYS_USERFAULTFD} {
-		rules[nr] = refuse(linuxerr.ENOSYS)
-	}
-	for _, nr := range []uintptr{
-		unix.SYS_PERF_EVENT_OPEN, unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_CLOCK_SETTIME, unix.SYS_SETTIMEOFDAY,
-		unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME, unix.SYS_CHROOT, unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_IOPL, unix.SYS_IOPERM,
-		unix.SYS_ACCT, unix.SYS_QUOTACTL, unix.SYS_SYSLOG, unix.SYS_VHANGUP,
-	} {
-		rules[nr] = refuse(linuxerr.EPERM)
-	}
-	return rules
 }
 
 // identity ends the sandbox when one of the first n arguments is an id that is not the program's own. -1 means "leave".
 func (g *guard) identity(n int) rule {
 	return func(c *call) (uintptr, *kernel.SyscallControl, error) {
 		for i := range n {
-			if id := c.args[i].Uint(); id != userID && id != ^uint32(0) {
-				return g.violate(c, rulePrivilege, fmt.Sprintf("id %d", id))
+			if id := c.args[i].Uint(); id != userID && id != ^uint32(0) && g.on(rules.PrivilegeIdentity) {
+				return g.violate(c, rules.PrivilegeIdentity, fmt.Sprintf("id %d", id))
 			}
 		}
 		return c.proceed()
@@ -72,8 +49,8 @@ const maxGroups = 65536
 
 func (g *guard) setgroups(c *call) (uintptr, *kernel.SyscallControl, error) {
 	n := c.args[0].Int()
-	if n <= 0 || n > maxGroups {
-		return 0, nil, linuxerr.EPERM
+	if n <= 0 || n > maxGroups || !g.on(rules.PrivilegeGroups) {
+		return c.proceed() // EPERM: that takes a capability
 	}
 	b := make([]byte, 4*n)
 	if _, err := c.task.CopyInBytes(c.args[1].Pointer(), b); err != nil {
@@ -81,10 +58,10 @@ func (g *guard) setgroups(c *call) (uintptr, *kernel.SyscallControl, error) {
 	}
 	for ; len(b) > 0; b = b[4:] {
 		if id := binary.LittleEndian.Uint32(b); id != userID {
-			return g.violate(c, rulePrivilege, fmt.Sprintf("group %d", id))
+			return g.violate(c, rules.PrivilegeGroups, fmt.Sprintf("group %d", id))
 		}
 	}
-	return 0, nil, linuxerr.EPERM
+	return c.proceed()
 }
 
 // capset ends the sandbox when any capability is asked for: the program has none. Giving up none is fine.
@@ -100,8 +77,8 @@ func (g *guard) capset(c *call) (uintptr, *kernel.SyscallControl, error) {
 	if _, err := c.task.CopyInBytes(c.args[1].Pointer(), data[:size]); err != nil {
 		return 0, nil, err
 	}
-	if data != [24]byte{} {
-		return g.violate(c, rulePrivilege, fmt.Sprintf("capabilities %x", data[:size]))
+	if data != [24]byte{} && g.on(rules.PrivilegeCapset) {
+		return g.violate(c, rules.PrivilegeCapset, fmt.Sprintf("capabilities %x", data[:size]))
 	}
 	return c.proceed()
 }
@@ -115,18 +92,18 @@ func (g *guard) ptrace(c *call) (uintptr, *kernel.SyscallControl, error) {
 		if target == nil {
 			return 0, nil, linuxerr.ESRCH
 		}
-		if parent := target.Parent(); parent == nil || parent.ThreadGroup() != c.task.ThreadGroup() {
-			return g.violate(c, rulePrivilege, fmt.Sprintf("process %d is not a child", pid))
+		if parent := target.Parent(); (parent == nil || parent.ThreadGroup() != c.task.ThreadGroup()) && g.on(rules.PrivilegePtrace) {
+			return g.violate(c, rules.PrivilegePtrace, fmt.Sprintf("process %d is not a child", pid))
 		}
 	}
 	return c.proceed()
 }
 
-// otherProcess lets a process name itself, by the id of any of its threads.
+// otherProcess lets a process name itself, by the id of any of its threads, and what it traces.
 func (g *guard) otherProcess(c *call) (uintptr, *kernel.SyscallControl, error) {
 	pid := kernel.ThreadID(c.args[0].Int())
-	if target := c.task.PIDNamespace().TaskWithID(pid); target == nil || target.ThreadGroup() != c.task.ThreadGroup() {
-		return g.violate(c, rulePrivilege, fmt.Sprintf("process %d", pid))
+	if target := c.task.PIDNamespace().TaskWithID(pid); (target == nil || !mayEnter(c.task, target)) && g.on(rules.PrivilegeProcessVM) {
+		return g.violate(c, rules.PrivilegeProcessVM, fmt.Sprintf("process %d", pid))
 	}
 	return c.proceed()
 }
@@ -136,7 +113,9 @@ func (g *guard) mknod(mode int) rule {
 	return func(c *call) (uintptr, *kernel.SyscallControl, error) {
 		switch c.args[mode].ModeT() & linux.S_IFMT {
 		case linux.S_IFCHR, linux.S_IFBLK:
-			return 0, nil, linuxerr.EPERM
+			if g.on(rules.SystemNode) {
+				return 0, nil, g.refuse(c, rules.SystemNode, "")
+			}
 		}
 		return c.proceed()
 	}
@@ -149,9 +128,34 @@ func (g *guard) clock(timex int) rule {
 		if _, err := c.task.CopyInBytes(c.args[timex].Pointer(), modes[:]); err != nil {
 			return 0, nil, err
 		}
-		if modes != [4]byte{} {
-			return 0, nil, linuxerr.EPERM
+		if modes != [4]byte{} && g.on(rules.SystemClock) {
+			return 0, nil, g.refuse(c, rules.SystemClock, "")
 		}
 		return c.proceed()
 	}
+}
+
+// scheduler refuses real-time policies.
+func (g *guard) scheduler(c *call) (uintptr, *kernel.SyscallControl, error) {
+	return g.realtime(c, c.args[1].Uint())
+}
+
+// schedulerAttributes is scheduler for sched_setattr(2): the policy is the second word of struct sched_attr.
+func (g *guard) schedulerAttributes(c *call) (uintptr, *kernel.SyscallControl, error) {
+	var attr [8]byte
+	if _, err := c.task.CopyInBytes(c.args[1].Pointer(), attr[:]); err != nil {
+		return 0, nil, err
+	}
+	return g.realtime(c, binary.LittleEndian.Uint32(attr[4:]))
+}
+
+func (g *guard) realtime(c *call, policy uint32) (uintptr, *kernel.SyscallControl, error) {
+	const resetOnFork = 0x40000000 // SCHED_RESET_ON_FORK, include/uapi/linux/sched.h
+	switch policy &^ resetOnFork {
+	case unix.SCHED_FIFO, unix.SCHED_RR, unix.SCHED_DEADLINE:
+		if g.on(rules.SystemRealtime) {
+			return 0, nil, g.refuse(c, rules.SystemRealtime, fmt.Sprintf("policy %d", policy))
+		}
+	}
+	return c.proceed()
 }

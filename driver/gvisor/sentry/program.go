@@ -1,6 +1,7 @@
 package sentry
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -109,6 +110,9 @@ func (b *box) createProgram() error {
 	if b.program, _, err = k.CreateProcess(args); err != nil {
 		b.setNotFound(err)
 		return nil
+	}
+	if !b.guard.judgesExecutables.Load() {
+		return errors.New("this sandbox kernel was built without silk's patches of gVisor: the loader asks nobody")
 	}
 	b.guard.processes.Add(1)
 	return nil

@@ -40,6 +40,15 @@ type destination struct {
 
 var errNotLink = errors.New("not a symbolic link")
 
+// isDirectory says whether d is a directory: not if it does not exist.
+func (w *walker) isDirectory(d destination) bool {
+	if d.name == "" { // the walk did not get there
+		return true // whatever is missing on the way is the answer
+	}
+	st, err := w.t.Kernel().VFS().StatAt(w.t, w.t.Credentials(), w.operation(d.name, false), &vfs.StatOptions{Mask: linux.STATX_TYPE})
+	return err != nil || st.Mode&linux.S_IFMT == linux.S_IFDIR
+}
+
 // walk resolves name from start, which it takes over.
 func (g *guard) walk(t *kernel.Task, root, start vfs.VirtualDentry, name string, follow bool) (*walker, destination, error) {
 	w := &walker{t: t, guard: g, root: root, at: start}
@@ -151,19 +160,13 @@ func (w *walker) link(name string) (target string, magic bool, err error) {
 		return "", false, err
 	}
 	dir, nerr := w.guard.nameOf(w.t, w.at)
-	return target, nerr == nil && isMagicDir(dir), nil
-}
-
-// isMagicDir says whether links in a directory of procfs lead to objects: /proc/PID and what is below it (proc(5)).
-func isMagicDir(dir string) bool {
-	rest, ok := strings.CutPrefix(dir, "/proc/")
-	return ok && rest != "" && rest[0] >= '0' && rest[0] <= '9'
+	return target, nerr == nil && ofProcess(dir), nil
 }
 
 // path is the absolute name of what the walk is about: the place it has reached and the names that are left.
 func (w *walker) path(name, rest string) string {
 	dir, err := w.guard.nameOf(w.t, w.at)
-	if err != nil {
+	if err != nil || dir == "" {
 		return ""
 	}
 	return cleanJoin(dir, name+"/"+rest)

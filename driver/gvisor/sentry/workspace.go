@@ -24,7 +24,7 @@ const workspaceDir = "/workspace"
 // after the last has ended: no host path, no gofer, two pipe descriptors.
 type workspace struct {
 	box     *box
-	in, out int // -1: not wanted
+	in, out int // out is -1 if it is not wanted
 	mounts  *vfs.MountNamespace
 	ctx     context.Context
 	creds   *auth.Credentials
@@ -87,9 +87,6 @@ func (w *workspace) usedBytes() int64 {
 
 // fill writes what the tar stream brings. Names were checked by the sender and are confined again by at.
 func (w *workspace) fill() error {
-	if w.in < 0 {
-		return nil
-	}
 	defer unix.Close(w.in)
 	tr := tar.NewReader(bufio.NewReaderSize(fdReader(w.in), 256<<10))
 	buf := make([]byte, 256<<10)

@@ -4,7 +4,8 @@
 //	sentry -> engine   hello                       the process lives, and has seen nothing yet
 //	engine -> sentry   Placed                      it is in its control group, and may have children
 //	engine -> sentry   Request + descriptors       exactly one
-//	sentry -> engine   started                     policy is in force, the program is about to run
+//	sentry -> engine   armed                       the policy is in force; the engine now fills the workspace
+//	sentry -> engine   started                     the program is about to run
 //	engine -> sentry   Control                    any number
 //	sentry -> engine   violation | exit | error    the last message; then end of file
 //
@@ -16,7 +17,7 @@ package wire
 import "github.com/silk-sandbox/silk/driver"
 
 // Version is checked in hello: an engine talks only to a sentry of its own build.
-const Version = 1
+const Version = 2
 
 // MaxMessageBytes bounds one message. execve(2) lets arguments and environment have 2 MiB together (a quarter of an 8 MiB
 // stack); JSON at worst makes six bytes of one.
@@ -27,7 +28,7 @@ const MaxMessageBytes = 12<<20 + 64<<10
 type Placed struct{}
 
 // Request is the one run of a sentry. The descriptors beside it are, in this order: image; stdin, stdout, stderr or,
-// with Terminal, the replica three times; if Fill, the read end of the tar to fill /workspace with; if Drain, the write
+// with Terminal, the replica three times; the read end of the tar to fill /workspace with; if Drain, the write
 // end of the tar that comes back; one image for each of Mounts.
 type Request struct {
 	ID       string   `json:"id"`
@@ -38,6 +39,7 @@ type Request struct {
 
 	Network driver.Network `json:"network"`
 	NoSpawn bool           `json:"no_spawn,omitempty"`
+	Trees   []string       `json:"trees"` // of the image, which programs may read
 
 	MemoryBytes    int64 `json:"memory_bytes"`
 	WorkspaceBytes int64 `json:"workspace_bytes"`
@@ -46,7 +48,6 @@ type Request struct {
 	Processes      int   `json:"processes"`
 
 	Terminal bool     `json:"terminal,omitempty"`
-	Fill     bool     `json:"fill,omitempty"`
 	Drain    bool     `json:"drain,omitempty"`
 	Mounts   []string `json:"mounts,omitempty"` // targets
 
@@ -58,6 +59,7 @@ type Request struct {
 // Kinds of a Message.
 const (
 	Hello     = "hello"
+	Armed     = "armed" // what is in force; the engine sends no workspace, without which nothing runs, before it has heard this
 	Started   = "started"
 	Violation = "violation"
 	Exit      = "exit"
@@ -77,9 +79,12 @@ type Message struct {
 	Code      int               `json:"code,omitempty"`      // with NotFound: 126 or 127
 	Violation *driver.Violation `json:"violation,omitempty"`
 	Flags     driver.Flags      `json:"flags"`
+	Refused   []driver.Refusal  `json:"refused,omitempty"`
 	PeakBytes int64             `json:"peak_bytes,omitempty"`
 	Processes int64             `json:"processes,omitempty"`
 	DrainErr  string            `json:"drain_err,omitempty"`
+
+	Rules []string `json:"rules,omitempty"` // with armed: the rules that are in force
 
 	Steps []Step `json:"steps,omitempty"` // of the start, with hello and started
 }

@@ -1,0 +1,39 @@
+package sentry
+
+import (
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/errors"
+	"gvisor.dev/gvisor/pkg/errors/linuxerr"
+)
+
+// numbers are the system calls that rules and event points name; arch/x86/entry/syscalls/syscall_64.tbl.
+var numbers = map[string]uintptr{
+	"accept": unix.SYS_ACCEPT, "accept4": unix.SYS_ACCEPT4, "acct": unix.SYS_ACCT, "add_key": unix.SYS_ADD_KEY, "adjtimex": unix.SYS_ADJTIMEX,
+	"bpf": unix.SYS_BPF, "capset": unix.SYS_CAPSET, "chroot": unix.SYS_CHROOT, "clock_adjtime": unix.SYS_CLOCK_ADJTIME,
+	"clock_settime": unix.SYS_CLOCK_SETTIME, "clone": unix.SYS_CLONE, "clone3": unix.SYS_CLONE3, "connect": unix.SYS_CONNECT,
+	"creat": unix.SYS_CREAT, "delete_module": unix.SYS_DELETE_MODULE, "execve": unix.SYS_EXECVE, "execveat": unix.SYS_EXECVEAT,
+	"fallocate": unix.SYS_FALLOCATE, "finit_module": unix.SYS_FINIT_MODULE, "fork": unix.SYS_FORK,
+	"fsconfig": unix.SYS_FSCONFIG, "fsmount": unix.SYS_FSMOUNT, "fsopen": unix.SYS_FSOPEN, "fspick": unix.SYS_FSPICK,
+	"init_module": unix.SYS_INIT_MODULE, "io_uring_enter": unix.SYS_IO_URING_ENTER, "io_uring_register": unix.SYS_IO_URING_REGISTER,
+	"io_uring_setup": unix.SYS_IO_URING_SETUP, "ioperm": unix.SYS_IOPERM, "iopl": unix.SYS_IOPL, "kexec_file_load": unix.SYS_KEXEC_FILE_LOAD,
+	"kexec_load": unix.SYS_KEXEC_LOAD, "keyctl": unix.SYS_KEYCTL, "mincore": unix.SYS_MINCORE, "mknod": unix.SYS_MKNOD, "mknodat": unix.SYS_MKNODAT,
+	"mount": unix.SYS_MOUNT, "mount_setattr": unix.SYS_MOUNT_SETATTR, "move_mount": unix.SYS_MOVE_MOUNT,
+	"name_to_handle_at": unix.SYS_NAME_TO_HANDLE_AT, "open": unix.SYS_OPEN, "open_by_handle_at": unix.SYS_OPEN_BY_HANDLE_AT,
+	"open_tree": unix.SYS_OPEN_TREE, "openat": unix.SYS_OPENAT, "openat2": unix.SYS_OPENAT2, "perf_event_open": unix.SYS_PERF_EVENT_OPEN,
+	"pidfd_getfd": unix.SYS_PIDFD_GETFD, "pivot_root": unix.SYS_PIVOT_ROOT, "process_vm_readv": unix.SYS_PROCESS_VM_READV,
+	"process_vm_writev": unix.SYS_PROCESS_VM_WRITEV, "ptrace": unix.SYS_PTRACE, "pwrite64": unix.SYS_PWRITE64, "pwritev": unix.SYS_PWRITEV,
+	"pwritev2": unix.SYS_PWRITEV2, "quotactl": unix.SYS_QUOTACTL, "reboot": unix.SYS_REBOOT, "request_key": unix.SYS_REQUEST_KEY,
+	"sched_setattr": unix.SYS_SCHED_SETATTR, "sched_setscheduler": unix.SYS_SCHED_SETSCHEDULER, "sendmmsg": unix.SYS_SENDMMSG,
+	"sendmsg": unix.SYS_SENDMSG, "sendto": unix.SYS_SENDTO, "setdomainname": unix.SYS_SETDOMAINNAME, "setfsgid": unix.SYS_SETFSGID,
+	"setfsuid": unix.SYS_SETFSUID, "setgid": unix.SYS_SETGID, "setgroups": unix.SYS_SETGROUPS, "sethostname": unix.SYS_SETHOSTNAME,
+	"setns": unix.SYS_SETNS, "setregid": unix.SYS_SETREGID, "setresgid": unix.SYS_SETRESGID, "setresuid": unix.SYS_SETRESUID,
+	"setreuid": unix.SYS_SETREUID, "settimeofday": unix.SYS_SETTIMEOFDAY, "setuid": unix.SYS_SETUID, "socket": unix.SYS_SOCKET,
+	"swapoff": unix.SYS_SWAPOFF, "swapon": unix.SYS_SWAPON, "syslog": unix.SYS_SYSLOG, "umount2": unix.SYS_UMOUNT2, "unshare": unix.SYS_UNSHARE,
+	"userfaultfd": unix.SYS_USERFAULTFD, "vfork": unix.SYS_VFORK, "vhangup": unix.SYS_VHANGUP, "write": unix.SYS_WRITE, "writev": unix.SYS_WRITEV,
+}
+
+// errnos are the errors that rules name.
+var errnos = map[string]*errors.Error{
+	"EACCES": linuxerr.EACCES, "EAFNOSUPPORT": linuxerr.EAFNOSUPPORT, "ENOENT": linuxerr.ENOENT, "ENOMEM": linuxerr.ENOMEM,
+	"ENOSPC": linuxerr.ENOSPC, "ENOSYS": linuxerr.ENOSYS, "EPERM": linuxerr.EPERM,
+}
