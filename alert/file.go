@@ -78,8 +78,8 @@ func (f file) check(context.Context) error {
 
 // openAppend opens a regular file that only its owner can change.
 func openAppend(path string, flags int) (*os.File, error) {
-	// Without O_NONBLOCK a fifo in its place would hold us until somebody reads it.
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|flags|noFollow|nonBlock, 0o600)
+	// For reading too: so a fifo in its place does not hold us until somebody else reads it (fifo(7)).
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|flags|noFollow, 0o600)
 	if err != nil {
 		return nil, err
 	}

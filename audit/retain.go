@@ -113,7 +113,7 @@ func removal(e Event) (Head, bool) {
 		LastSeq  int64  `json:"lastSeq"`
 		LastHash string `json:"lastHash"`
 	}
-	if e.Name != Removed || e.Run != "system" || json.Unmarshal(e.Data, &data) != nil {
+	if e.Name != Removed || json.Unmarshal(e.Data, &data) != nil {
 		return Head{}, false
 	}
 	return Head{data.LastSeq, data.LastHash}, true

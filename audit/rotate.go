@@ -269,6 +269,7 @@ func (r *rotation) write(ctx context.Context, after Head, last int64) (seg segme
 	if err != nil {
 		return seg, 0, fmt.Errorf("write segment: %w", err)
 	}
+	atStep("file is written")
 	if err := r.publish(ctx, temp, after, seg); err != nil {
 		return seg, 0, errors.Join(fmt.Errorf("write segment: %w", err), os.Remove(temp))
 	}

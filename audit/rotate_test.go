@@ -289,6 +289,33 @@ func TestRotateRefusesABrokenTrail(t *testing.T) {
 	}
 }
 
+// What does not come back from the disk as it was written is no reason to delete an event.
+func TestRotateReadsAgain(t *testing.T) {
+	db := long(t, 50)
+	defer func(old func(string)) { atStep = old }(atStep)
+	atStep = func(step string) {
+		if step != "file is written" {
+			return
+		}
+		f, err := os.OpenFile(filepath.Join(Dir(db), ".new-segment"), os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.WriteAt([]byte{0xff}, 100); err != nil {
+			t.Error(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if did, err := Rotate(t.Context(), db, small); !errors.Is(err, errSegment) {
+		t.Errorf("it did %+v, %v", did, err)
+	}
+	if n := inTable(t, db); n != 50 || len(files(t, db)) > 0 {
+		t.Errorf("%d events in the table, files %v", n, files(t, db))
+	}
+}
+
 // The rules of the tables hold against whoever can only send SQL.
 func TestSegmentsAreAppendOnly(t *testing.T) {
 	db := long(t, 50)
