@@ -48,18 +48,20 @@ func (p Policy) withDefaults() Policy {
 type Rotated struct {
 	Segments []string `json:"segments"` // names of new files in Dir
 	Removed  []string `json:"removed"`  // names of files that retention removed
+	More     bool     `json:"-"`        // that is not all there is to do: call again
 }
 
 const (
 	lockName  = "lock"
+	filesMax  = 4    // that one call makes: what a run waits for at most, when a long trail meets its first rotation
 	deleteMax = 2000 // rows that one transaction deletes: some 50 ms, for which others wait
 )
 
-// atStep is called after each step of a rotation that a crash could be the end of. Tests set it.
+// atStep is called after each step of a rotation that a crash could be the end of, and of a verification. Tests set it.
 var atStep = func(string) {}
 
 // Rotate moves old events into files and removes old files, as p says. Mostly there is nothing to do, which costs two
-// queries. At most one rotation of a state directory works at a time; while another does, Rotate does nothing. Events
+// queries; one call makes a few files at most. At most one rotation of a state directory works at a time; while another does, Rotate does nothing. Events
 // may be appended meanwhile.
 //
 // A crash, a full disk or a cancelled ctx at any moment loses nothing: events leave the table only when the file that
@@ -91,7 +93,7 @@ func Rotate(ctx context.Context, db *store.DB, p Policy) (did Rotated, err error
 	if err := r.tidy(ctx); err != nil {
 		return did, err
 	}
-	for {
+	for !did.More {
 		name, err := r.seal(ctx)
 		if err != nil {
 			return did, err
@@ -100,6 +102,7 @@ func Rotate(ctx context.Context, db *store.DB, p Policy) (did Rotated, err error
 			break
 		}
 		did.Segments = append(did.Segments, name)
+		did.More = len(did.Segments) == filesMax
 	}
 	did.Removed, err = r.retain(ctx)
 	return did, err

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -252,25 +253,32 @@ func TestOneRotationAtATime(t *testing.T) {
 	}
 }
 
-// A rotation that is cancelled between two steps leaves a whole trail.
+// A rotation that is cancelled between two steps leaves a whole trail, and the next one finishes it.
 func TestRotateStopsWhenCanceled(t *testing.T) {
 	db := long(t, 50)
 	head := verified(t, db).Head
 	ctx, cancel := context.WithCancel(t.Context())
 	defer func(old func(string)) { atStep = old }(atStep)
+	listed := 0
 	atStep = func(step string) {
 		if step == "file is listed" {
-			cancel()
+			if listed++; listed == 4 { // only its rows are left to be deleted
+				cancel()
+			}
 		}
 	}
 	if _, err := Rotate(ctx, db, small); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
-	if got := verified(t, db).Head; got != head || inTable(t, db) != 50 {
+	if got := verified(t, db).Head; got != head || inTable(t, db) != 20 {
 		t.Errorf("head %+v, want %+v; %d events in the table", got, head, inTable(t, db))
 	}
 	if events := list(t, db, Filter{}); len(events) != 50 {
 		t.Errorf("%d events are listed, want each once", len(events))
+	}
+	rotate(t, db, small)
+	if n := inTable(t, db); n != 10 || verified(t, db).Head != head {
+		t.Errorf("%d events are left in the table, want 10", n)
 	}
 }
 
@@ -286,6 +294,74 @@ func TestRotateRefusesABrokenTrail(t *testing.T) {
 	}
 	if n := inTable(t, db); n != 50 || len(files(t, db)) > 0 {
 		t.Errorf("%d events in the table, files %v", n, files(t, db))
+	}
+}
+
+// One call does a bounded part of a long trail.
+func TestRotateGoesOn(t *testing.T) {
+	db := long(t, 100)
+	for i, want := range []struct {
+		files int
+		more  bool
+	}{{4, true}, {4, true}, {1, false}, {0, false}} {
+		if did := rotate(t, db, small); len(did.Segments) != want.files || did.More != want.more {
+			t.Errorf("call %d: %+v, want %+v", i, did, want)
+		}
+	}
+}
+
+// Who reads while retention removes files begins again, or says so.
+func TestReadDuringRetention(t *testing.T) {
+	keepNone := small
+	keepNone.Retention = time.Nanosecond
+	for _, test := range []struct {
+		name string
+		read func(*store.DB) error
+		want string
+	}{
+		{"verify", func(db *store.DB) error {
+			report, err := Verify(t.Context(), db)
+			if err == nil && (report.Gap == nil || report.Gap.LastSeq != 40) {
+				err = fmt.Errorf("got %+v", report)
+			}
+			return err
+		}, ""},
+		{"export", func(db *store.DB) error {
+			_, _, err := Export(t.Context(), db, io.Discard, Selection{})
+			return err
+		}, "export it again"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			db := long(t, 50)
+			rotate(t, db, small)
+			defer func(old func(string)) { atStep = old }(atStep)
+			atStep = func(step string) {
+				if step == "file is verified" {
+					atStep = func(string) {}
+					rotate(t, db, keepNone)
+				}
+			}
+			if err := test.read(db); (err != nil) != (test.want != "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+// A file that was made after the database was looked at is no stranger.
+func TestVerifyDuringRotation(t *testing.T) {
+	db := long(t, 50)
+	rotate(t, db, small)
+	defer func(old func(string)) { atStep = old }(atStep)
+	atStep = func(step string) {
+		if step == "file is verified" {
+			atStep = func(string) {}
+			grow(t, db, 40)
+			rotate(t, db, small)
+		}
+	}
+	if report := verified(t, db); report.Seq != 50 {
+		t.Errorf("got %+v", report)
 	}
 }
 

@@ -58,6 +58,10 @@ func stillListed(ctx context.Context, db *store.DB, s segment) bool {
 // verify is Verify that calls visit with each event after it was checked.
 func verify(ctx context.Context, db *store.DB, known []Head, visit func(Event) error) (report Report, err error) {
 	report.Head = start()
+	files, err := segmentFiles(Dir(db)) // before the database is looked at: it may go on meanwhile
+	if err != nil {
+		return report, err
+	}
 	err = db.View(ctx, func(tx *sql.Tx) error {
 		all, err := segments(ctx, tx)
 		if err != nil {
@@ -81,11 +85,12 @@ func verify(ctx context.Context, db *store.DB, known []Head, visit func(Event) e
 				return err
 			}
 			report.Segments++
+			atStep("file is verified")
 		}
 		if err := v.table(ctx, tx); err != nil {
 			return err
 		}
-		if err := v.strangers(Dir(db)); err != nil {
+		if err := v.strangers(files); err != nil {
 			return err
 		}
 		return v.finish()
@@ -146,15 +151,25 @@ func (v *verifier) table(ctx context.Context, tx *sql.Tx) error {
 	return nil
 }
 
-// strangers looks for files with events that the database does not have: it lost them, or is not the one they are from.
-func (v *verifier) strangers(dir string) error {
+// segmentFiles lists the names of files that are named as segments.
+func segmentFiles(dir string) (names []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("list audit segments: %w", err)
+		return nil, fmt.Errorf("list audit segments: %w", err)
 	}
 	for _, e := range entries {
-		if _, last, ok := parseSegmentName(e.Name()); ok && last > v.report.Seq {
-			return brokenf(v.report.Seq+1, "it is missing: segment %s holds later events than the database knows", e.Name())
+		if _, _, ok := parseSegmentName(e.Name()); ok {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
+// strangers looks for files with events that the database does not have: it lost them, or is not the one they are from.
+func (v *verifier) strangers(names []string) error {
+	for _, name := range names {
+		if _, last, _ := parseSegmentName(name); last > v.report.Seq {
+			return brokenf(v.report.Seq+1, "it is missing: segment %s holds later events than the database knows", name)
 		}
 	}
 	return nil

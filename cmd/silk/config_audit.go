@@ -139,5 +139,11 @@ func (h *host) rotateAudit(ctx context.Context) (did audit.Rotated, err error) {
 		return did, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	return audit.Rotate(ctx, db, h.config.audit)
+	for {
+		one, err := audit.Rotate(ctx, db, h.config.audit)
+		did.Segments, did.Removed = append(did.Segments, one.Segments...), append(did.Removed, one.Removed...)
+		if err != nil || !one.More {
+			return did, err
+		}
+	}
 }
