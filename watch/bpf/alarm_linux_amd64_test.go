@@ -99,12 +99,15 @@ func TestAlarmOfSeccompKill(t *testing.T) {
 // that has left everything it could.
 func TestAlarmOfDescendants(t *testing.T) {
 	w := opened(t, Config{}, 0)
-	s, p := watched(t, w, true, "thread")
-	p.end(t)
-	if n, first, err := s.Alarms(); n != 1 || err != nil || first.Thread == first.Process {
-		t.Errorf("a thread: Alarms() = %d, %+v, %v", n, first, err)
+	for _, flag := range []int{pidfdThread, 1} { // 1: refused, as PIDFD_THREAD is before Linux 6.9
+		w.threadFlag = flag
+		s, p := watched(t, w, true, "thread")
+		p.end(t)
+		if n, first, err := s.Alarms(); n != 1 || err != nil || first.Thread == first.Process {
+			t.Errorf("a thread: Alarms() = %d, %+v, %v", n, first, err)
+		}
 	}
-	s, p = watched(t, w, true, "leave", topProcs(t), "/left")
+	s, p := watched(t, w, true, "leave", topProcs(t), "/left")
 	p.end(t)
 	if n, first, err := s.Alarms(); n != 1 || err != nil || first.Kind != watch.Execve {
 		t.Errorf("a child in other namespaces: Alarms() = %d, %+v, %v", n, first, err)

@@ -14,8 +14,7 @@
 // run, so that neither a new session nor a new namespace nor another control group leads out of it. A control group is a
 // second way into a scope, for what is started there by others.
 //
-// It takes root, Linux 5.15 with BTF, and the host's PID namespace; [Probe] says what is missing. Before Linux 6.9 a process
-// can be watched only while it has one thread.
+// It takes root, Linux 5.15 with BTF, and the host's PID namespace; [Probe] says what is missing.
 package bpf
 
 import (

@@ -129,6 +129,9 @@ func TestGuestSeesEachCallOnce(t *testing.T) {
 			if test.program == "trapped-by-seccomp" { // what Go's runtime does as it dies is not asked
 				got = slices.DeleteFunc(got, func(s string) bool { return !strings.HasPrefix(s, "sigsys") })
 			}
+			if len(got) == 0 {
+				got = nil
+			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}

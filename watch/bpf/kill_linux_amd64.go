@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 )
 
@@ -99,8 +100,6 @@ func (s *Scope) kill(pid int) error {
 	return nil
 }
 
-const memberBytes = 16 // sizeof(struct member)
-
 // Processes lists the processes of the scope that live, as the kernel knows them, by the host's numbers and in their
 // order. None means that the sandbox is empty.
 func (s *Scope) Processes() ([]int, error) {
@@ -109,25 +108,42 @@ func (s *Scope) Processes() ([]int, error) {
 	if s.closed {
 		return nil, ErrClosed
 	}
-	r, err := s.watcher.list.Open()
-	if err != nil {
-		return nil, fmt.Errorf("list processes of scope: %w", err)
-	}
-	defer r.Close()
-	b, err := io.ReadAll(r)
+	members, err := readTasks(s.watcher.list)
 	if err != nil {
 		return nil, fmt.Errorf("list processes of scope: %w", err)
 	}
 	var pids []int
-	for m := range slices.Chunk(b, memberBytes) {
-		if len(m) < memberBytes {
-			return nil, fmt.Errorf("list processes of scope: %d bytes", len(b))
-		}
-		le := binary.LittleEndian
-		if le.Uint32(m) == s.slot && le.Uint32(m[4:]) == s.generation {
-			pids = append(pids, int(le.Uint32(m[8:])))
+	for _, m := range members {
+		if m.slot == s.slot && m.generation == s.generation {
+			pids = append(pids, int(m.process))
 		}
 	}
 	slices.Sort(pids)
 	return slices.Compact(pids), nil
+}
+
+// member is struct member of silk.h.
+type member struct{ slot, generation, process, thread uint32 }
+
+const memberBytes = 16 // sizeof(struct member)
+
+// readTasks lets the kernel walk over all its tasks with a program, and reads what that wrote.
+func readTasks(walk *link.Iter) (members []member, err error) {
+	r, err := walk.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	b, err := io.ReadAll(r)
+	if err != nil {
+		return nil, err
+	}
+	if len(b)%memberBytes != 0 {
+		return nil, fmt.Errorf("%d bytes are no list of tasks", len(b))
+	}
+	le := binary.LittleEndian
+	for m := range slices.Chunk(b, memberBytes) {
+		members = append(members, member{le.Uint32(m), le.Uint32(m[4:]), le.Uint32(m[8:]), le.Uint32(m[12:])})
+	}
+	return members, nil
 }

@@ -333,6 +333,23 @@ SEC("tp_btf/sched_process_exit") int BPF_PROG(silk_end, struct task_struct *task
 	return 0;
 }
 
+/* Gives the tag to the threads of one process and lists those that did not have it: where a thread has no descriptor of its
+ * own (before Linux 6.9), user space can only reach a process's first one. */
+volatile __u32 adopt_process = 0, adopt_slot = 0, adopt_generation = 0;
+SEC("iter/task") int silk_adopt(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	if (!task || task->tgid != adopt_process || task->exit_state) return 0;
+	struct tag tag = { adopt_slot, adopt_generation };
+	struct tag *own = bpf_task_storage_get(&tags, task, 0, 0);
+	if (own && own->slot == tag.slot && own->generation == tag.generation) return 0;
+	own = bpf_task_storage_get(&tags, task, &tag, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (own) *own = tag; /* else it is listed as well, and tried again */
+	struct member m = { tag.slot, tag.generation, task->tgid, task->pid };
+	bpf_seq_write(ctx->meta->seq, &m, sizeof m);
+	return 0;
+}
+
 /* Lists tagged tasks that live. */
 SEC("iter/task") int silk_list(struct bpf_iter__task *ctx)
 {

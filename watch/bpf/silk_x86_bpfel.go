@@ -70,27 +70,31 @@ type silkTag struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	silkMapAlarms       = "alarms"
-	silkMapBeats        = "beats"
-	silkMapCounters     = "counters"
-	silkMapGroups       = "groups"
-	silkMapNewborns     = "newborns"
-	silkMapPolicies     = "policies"
-	silkMapRings        = "rings"
-	silkMapShared       = "shared"
-	silkMapTags         = "tags"
-	silkProgSilkEnd     = "silk_end"
-	silkProgSilkEnter   = "silk_enter"
-	silkProgSilkExit    = "silk_exit"
-	silkProgSilkList    = "silk_list"
-	silkProgSilkNewtask = "silk_newtask"
-	silkProgSilkSignal  = "silk_signal"
-	silkVarCalls        = "calls"
-	silkVarCookie       = "cookie"
-	silkVarDooming      = "dooming"
-	silkVarFaults       = "faults"
-	silkVarGroupsUsed   = "groups_used"
-	silkVarNewbornsUsed = "newborns_used"
+	silkMapAlarms          = "alarms"
+	silkMapBeats           = "beats"
+	silkMapCounters        = "counters"
+	silkMapGroups          = "groups"
+	silkMapNewborns        = "newborns"
+	silkMapPolicies        = "policies"
+	silkMapRings           = "rings"
+	silkMapShared          = "shared"
+	silkMapTags            = "tags"
+	silkProgSilkAdopt      = "silk_adopt"
+	silkProgSilkEnd        = "silk_end"
+	silkProgSilkEnter      = "silk_enter"
+	silkProgSilkExit       = "silk_exit"
+	silkProgSilkList       = "silk_list"
+	silkProgSilkNewtask    = "silk_newtask"
+	silkProgSilkSignal     = "silk_signal"
+	silkVarAdoptGeneration = "adopt_generation"
+	silkVarAdoptProcess    = "adopt_process"
+	silkVarAdoptSlot       = "adopt_slot"
+	silkVarCalls           = "calls"
+	silkVarCookie          = "cookie"
+	silkVarDooming         = "dooming"
+	silkVarFaults          = "faults"
+	silkVarGroupsUsed      = "groups_used"
+	silkVarNewbornsUsed    = "newborns_used"
 )
 
 // loadSilk returns the embedded CollectionSpec for silk.
@@ -135,6 +139,7 @@ type silkSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type silkProgramSpecs struct {
+	SilkAdopt   *ebpf.ProgramSpec `ebpf:"silk_adopt"`
 	SilkEnd     *ebpf.ProgramSpec `ebpf:"silk_end"`
 	SilkEnter   *ebpf.ProgramSpec `ebpf:"silk_enter"`
 	SilkExit    *ebpf.ProgramSpec `ebpf:"silk_exit"`
@@ -162,12 +167,15 @@ type silkMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type silkVariableSpecs struct {
-	Calls        *ebpf.VariableSpec `ebpf:"calls"`
-	Cookie       *ebpf.VariableSpec `ebpf:"cookie"`
-	Dooming      *ebpf.VariableSpec `ebpf:"dooming"`
-	Faults       *ebpf.VariableSpec `ebpf:"faults"`
-	GroupsUsed   *ebpf.VariableSpec `ebpf:"groups_used"`
-	NewbornsUsed *ebpf.VariableSpec `ebpf:"newborns_used"`
+	AdoptGeneration *ebpf.VariableSpec `ebpf:"adopt_generation"`
+	AdoptProcess    *ebpf.VariableSpec `ebpf:"adopt_process"`
+	AdoptSlot       *ebpf.VariableSpec `ebpf:"adopt_slot"`
+	Calls           *ebpf.VariableSpec `ebpf:"calls"`
+	Cookie          *ebpf.VariableSpec `ebpf:"cookie"`
+	Dooming         *ebpf.VariableSpec `ebpf:"dooming"`
+	Faults          *ebpf.VariableSpec `ebpf:"faults"`
+	GroupsUsed      *ebpf.VariableSpec `ebpf:"groups_used"`
+	NewbornsUsed    *ebpf.VariableSpec `ebpf:"newborns_used"`
 }
 
 // silkObjects contains all objects after they have been loaded into the kernel.
@@ -219,18 +227,22 @@ func (m *silkMaps) Close() error {
 //
 // It can be passed to loadSilkObjects or ebpf.CollectionSpec.LoadAndAssign.
 type silkVariables struct {
-	Calls        *ebpf.Variable `ebpf:"calls"`
-	Cookie       *ebpf.Variable `ebpf:"cookie"`
-	Dooming      *ebpf.Variable `ebpf:"dooming"`
-	Faults       *ebpf.Variable `ebpf:"faults"`
-	GroupsUsed   *ebpf.Variable `ebpf:"groups_used"`
-	NewbornsUsed *ebpf.Variable `ebpf:"newborns_used"`
+	AdoptGeneration *ebpf.Variable `ebpf:"adopt_generation"`
+	AdoptProcess    *ebpf.Variable `ebpf:"adopt_process"`
+	AdoptSlot       *ebpf.Variable `ebpf:"adopt_slot"`
+	Calls           *ebpf.Variable `ebpf:"calls"`
+	Cookie          *ebpf.Variable `ebpf:"cookie"`
+	Dooming         *ebpf.Variable `ebpf:"dooming"`
+	Faults          *ebpf.Variable `ebpf:"faults"`
+	GroupsUsed      *ebpf.Variable `ebpf:"groups_used"`
+	NewbornsUsed    *ebpf.Variable `ebpf:"newborns_used"`
 }
 
 // silkPrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to loadSilkObjects or ebpf.CollectionSpec.LoadAndAssign.
 type silkPrograms struct {
+	SilkAdopt   *ebpf.Program `ebpf:"silk_adopt"`
 	SilkEnd     *ebpf.Program `ebpf:"silk_end"`
 	SilkEnter   *ebpf.Program `ebpf:"silk_enter"`
 	SilkExit    *ebpf.Program `ebpf:"silk_exit"`
@@ -241,6 +253,7 @@ type silkPrograms struct {
 
 func (p *silkPrograms) Close() error {
 	return _SilkClose(
+		p.SilkAdopt,
 		p.SilkEnd,
 		p.SilkEnter,
 		p.SilkExit,

@@ -52,9 +52,9 @@ func (w *Watcher) tagProcess(pid int, tag silkTag) (fresh int, err error) {
 			return 0, err
 		}
 		if thread != pid {
-			n, err := w.tagTask(thread, pidfdThread, tag)
-			if errors.Is(err, unix.EINVAL) {
-				return 0, errors.New("it has more than one thread, which before Linux 6.9 cannot be tagged")
+			n, err := w.tagTask(thread, w.threadFlag, tag)
+			if errors.Is(err, unix.EINVAL) { // before Linux 6.9
+				n, err = w.adopt(pid, tag)
 			}
 			if err != nil && !gone(err) {
 				return 0, err
@@ -105,6 +105,22 @@ func (w *Watcher) tagTask(id int, flags int, tag silkTag) (fresh int, err error)
 		return 0, fmt.Errorf("tag it: %w", err)
 	}
 	return 1, nil
+}
+
+// adopt lets the kernel give the tag to all threads of a process, and says how many did not have it.
+func (w *Watcher) adopt(pid int, tag silkTag) (fresh int, err error) {
+	w.adopting.Lock()
+	defer w.adopting.Unlock()
+	k := w.kernel
+	err = errors.Join(k.AdoptProcess.Set(uint32(pid)), k.AdoptSlot.Set(tag.Slot), k.AdoptGeneration.Set(tag.Generation))
+	if err != nil {
+		return 0, fmt.Errorf("tag its threads: %w", err)
+	}
+	members, err := readTasks(w.adopter)
+	if err != nil {
+		return 0, fmt.Errorf("tag its threads: %w", err)
+	}
+	return len(members), nil
 }
 
 // gone says whether err means that a process or thread has ended.

@@ -25,8 +25,12 @@ type Watcher struct {
 	cookie uint64
 	kernel silkObjects
 	links  []link.Link
-	list   *link.Iter
 	ring   *ringbuf.Reader // of alarms
+
+	list       *link.Iter // of tagged tasks
+	adopter    *link.Iter
+	adopting   sync.Mutex // over the variables of adopter
+	threadFlag int        // pidfdThread; a test has another
 
 	checking sync.Mutex
 
@@ -55,7 +59,7 @@ func open(ctx context.Context, config Config, faults uint32) (_ *Watcher, err er
 	if c := checkNamespace(); c.Answer != Yes {
 		return nil, fmt.Errorf("%w: %s", ErrUnavailable, c.Reason)
 	}
-	w := &Watcher{config: config, scopes: map[uint32]*Scope{}, done: make(chan struct{})}
+	w := &Watcher{config: config, threadFlag: pidfdThread, scopes: map[uint32]*Scope{}, done: make(chan struct{})}
 	for slot := range config.Scopes {
 		w.free = append(w.free, uint32(slot))
 	}
@@ -129,6 +133,9 @@ func (w *Watcher) attach() error {
 	w.links = append(w.links, l)
 	if w.list, err = link.AttachIter(link.IterOptions{Program: w.kernel.SilkList}); err != nil {
 		return fmt.Errorf("attach list of tasks: %w", err)
+	}
+	if w.adopter, err = link.AttachIter(link.IterOptions{Program: w.kernel.SilkAdopt}); err != nil {
+		return fmt.Errorf("attach walk over threads: %w", err)
 	}
 	return nil
 }
@@ -245,9 +252,11 @@ func (w *Watcher) release() error {
 		errs = append(errs, l.Close())
 	}
 	w.links = nil
-	if w.list != nil {
-		errs = append(errs, w.list.Close())
-		w.list = nil
+	for _, walk := range []**link.Iter{&w.list, &w.adopter} {
+		if *walk != nil {
+			errs = append(errs, (*walk).Close())
+			*walk = nil
+		}
 	}
 	return errors.Join(append(errs, w.kernel.Close())...)
 }
