@@ -276,6 +276,9 @@ func TestRotateStopsWhenCanceled(t *testing.T) {
 	if events := list(t, db, Filter{}); len(events) != 50 {
 		t.Errorf("%d events are listed, want each once", len(events))
 	}
+	if events, err := After(t.Context(), db, 0, 100); err != nil || len(events) != 50 {
+		t.Errorf("%d events are read, %v, want each once", len(events), err)
+	}
 	rotate(t, db, small)
 	if n := inTable(t, db); n != 10 || verified(t, db).Head != head {
 		t.Errorf("%d events are left in the table, want 10", n)
@@ -520,7 +523,8 @@ func TestRotateAndAppendFromManyProcesses(t *testing.T) {
 	}
 	wg.Wait()
 	db := open(t, p)
-	rotate(t, db, small)
+	for rotate(t, db, small).More {
+	}
 	report := verified(t, db)
 	if report.Seq != processes*each*2 || report.Segments < 10 || inTable(t, db) > 19 {
 		t.Errorf("got %+v, %d events in the table", report, inTable(t, db))

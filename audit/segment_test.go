@@ -128,7 +128,7 @@ func TestReadSegmentIsBounded(t *testing.T) {
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if _, err := readSegment(bytes.NewReader(file), start(), func(Event) error { return nil }); !errors.Is(err, errSegment) {
+		if _, err := readSegment(bytes.NewReader(file), start(), func(Event) error { return nil }); !errors.Is(err, errSegment) || name == "a line without an end" && !strings.Contains(err.Error(), "longer than") {
 			t.Errorf("%s: %v", name, err)
 		}
 		runtime.ReadMemStats(&after)
