@@ -17,14 +17,15 @@ var mayImport = map[string]string{
 	"record":               "store",
 	"alert":                "audit", // a sink that was not told is an audit event
 	"image/*":              "image image/*",
-	"driver/drivertest":    "driver",
-	"driver/gvisor":        "driver driver/gvisor/stage driver/gvisor/wire driver/gvisor/sentrybin driver/rules", // rules: to compare with what the Sentry confirms
-	"driver/gvisor/wire":   "driver",
+	"driver/drivertest":    "driver watch",
+	"driver/gvisor":        "driver driver/gvisor/stage driver/gvisor/wire driver/gvisor/sentrybin driver/rules watch", // rules: to compare with what the Sentry confirms
+	"driver":               "watch",                                                                              // what was seen in a sandbox is a part of how it ended
+	"driver/gvisor/wire":   "driver driver/rules watch",
 	"driver/gvisor/sentry": "driver driver/rules driver/gvisor/wire watch", // watch: the records that the guard writes
 	"run":                  "audit driver driver/rules image policy profile record store workspace",
 	"watch/bpf":            "watch",
 	"selftest":             "driver/rules policy profile", // rules: what must come of an attack follows from the rule's action
-	"cmd/silk":             "*", // the one place that names concrete drivers
+	"cmd/silk":             "*",                           // the one place that names concrete drivers
 	"cmd/silk/*":           "*",
 	"cmd/silk-sentry":      "driver/gvisor/sentry",
 	"bench":                "driver driver/gvisor image", // measures the driver below the engine, and unpacks images for others

@@ -11,6 +11,8 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"github.com/silk-sandbox/silk/watch"
 )
 
 // Driver starts sandboxes with one technology. Safe for concurrent use.
@@ -105,6 +107,10 @@ type Spec struct {
 	// Exit.DrainErr.
 	Drain func(r io.Reader) error
 
+	// Events, if not nil, receives what was seen in the sandbox, in order, from one goroutine, a fraction of a second late.
+	// While it is slow events are dropped and counted; the program never waits for it.
+	Events func(watch.Event)
+
 	// Trace, if not nil, receives the steps of the start as they happen, from any goroutine.
 	Trace func(step string, at time.Time)
 }
@@ -138,6 +144,7 @@ type Exit struct {
 
 	Flags   Flags
 	Refused []Refusal // by rule
+	Watched Watched
 	Usage   Usage
 
 	DrainErr error // the workspace did not arrive whole
@@ -164,6 +171,13 @@ type Refusal struct {
 	Rule  string `json:"rule"` // a name of driver/rules
 	Count int64  `json:"count"`
 	Acts  []Act  `json:"acts"` // the first few different ones, 8 at most
+}
+
+// Watched is what the sandbox's monitor has seen.
+type Watched struct {
+	Counts  map[watch.Kind]int64
+	Dropped int64         // events that were not delivered; they are in no count
+	Last    []watch.Event // before a violation, the newest last; at most 64
 }
 
 // Act is what a program tried.

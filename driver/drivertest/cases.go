@@ -14,6 +14,7 @@ import (
 
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/internal/pty"
+	"github.com/silk-sandbox/silk/watch"
 )
 
 // cases is the suite. The comment of each says what its program does.
@@ -365,6 +366,32 @@ var cases = []testCase{
 		if len(exit.Refused) != 1 || exit.Refused[0].Rule != "file.unlisted" || exit.Refused[0].Count != 1 ||
 			len(exit.Refused[0].Acts) != 1 || exit.Refused[0].Acts[0].Argument != "/etc/debian_version" {
 			b.Errorf("refused %+v, want one of file.unlisted", exit.Refused)
+		}
+	}},
+	// as "forbidden file"
+	{"what was seen before a violation", func(b *bench) {
+		exit := b.start(b.spec(), false).wait()
+		last := exit.Watched.Last
+		if len(last) == 0 || last[len(last)-1].Result != "killed" || last[len(last)-1].Argument != "/etc/passwd" || exit.Watched.Counts[watch.OpenAt] == 0 {
+			b.Errorf("watched %+v", exit.Watched)
+		}
+	}},
+	// as "forbidden file", with a listener that waits until the sandbox is gone
+	{"a slow listener", func(b *bench) {
+		spec := b.spec()
+		var first watch.Event
+		ended := make(chan struct{})
+		spec.Events = func(e watch.Event) {
+			if first.Kind == "" {
+				first = e
+				<-ended
+			}
+		}
+		s := b.start(spec, false)
+		<-s.stdout.eof // of the program's end: it did not wait
+		close(ended)
+		if exit := s.wait(); exit.Violation == nil || first.Kind == "" {
+			b.Errorf("exit %+v, first event %+v", exit, first)
 		}
 	}},
 	// leaves a process behind that would write "late" to stdout, prints "up\n" and exits with 0

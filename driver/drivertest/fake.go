@@ -119,6 +119,7 @@ type sandbox struct {
 	now       chan struct{} // closed by the first Kill(KillNow)
 	ended     chan struct{} // closed when the main process has ended
 	offspring sync.WaitGroup
+	listening sync.WaitGroup // calls of spec.Events
 
 	reader  *io.PipeReader // of the final workspace, if Drain was called
 	writer  *io.PipeWriter
@@ -223,6 +224,7 @@ func (s *sandbox) Kill(how driver.KillMode) {
 // Wait drains the workspace when the program has ended.
 func (s *sandbox) Wait() (driver.Exit, error) {
 	<-s.ended
+	s.listening.Wait()
 	err := s.drain()
 	s.fake.mu.Lock()
 	s.fake.running--

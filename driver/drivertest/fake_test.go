@@ -43,6 +43,8 @@ var fakes = Programs{
 	"network deny":                          {"fake", `print:before\n`, "inet", `print:after\n`},
 	"network loopback":                      {"fake", "inet", `print:over loopback\n`},
 	"forbidden file":                        {"fake", `print:before\n`, "open:/etc/passwd", `print:after\n`},
+	"what was seen before a violation":      {"fake", `print:before\n`, "open:/etc/passwd", `print:after\n`},
+	"a slow listener":                       {"fake", `print:before\n`, "open:/etc/passwd", `print:after\n`},
 	"file outside the trees":                {"fake", "open:/etc/debian_version", "exit:0"},
 	"descendants end with the main process": {"fake", "child", `print:up\n`},
 	"usage is counted":                      {"fake", "exit:7"},

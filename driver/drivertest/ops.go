@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/silk-sandbox/silk/driver"
+	"github.com/silk-sandbox/silk/watch"
 )
 
 // file is an entry of a fake's workspace.
@@ -150,6 +151,11 @@ func (s *sandbox) fail(message string, code int) bool {
 
 func (s *sandbox) violate(rule, call, arg string) bool {
 	s.exit.Violation = &driver.Violation{Rule: rule, Syscall: call, Argument: arg}
+	e := watch.Event{At: time.Now(), Origin: watch.Sentry, Kind: watch.Kind(call), Process: 1, Thread: 1, Argument: arg, Result: "killed"}
+	s.exit.Watched = driver.Watched{Counts: map[watch.Kind]int64{e.Kind: 1}, Last: []watch.Event{e}}
+	if s.spec.Events != nil {
+		s.listening.Go(func() { s.spec.Events(e) })
+	}
 	s.exit.Signal = 9
 	return true
 }

@@ -28,6 +28,7 @@ type sandbox struct {
 	kernel  *kernel
 	armed   chan struct{} // closed when the kernel has confirmed that the policy is in force
 	drained chan error    // nil if no drain is wanted
+	events  *events       // nil before the request is sent
 	moved   atomic.Int64
 	killed  atomic.Bool
 
@@ -59,6 +60,10 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ driver.Sandbox,
 			if s.drained != nil {
 				<-s.drained
 			}
+			if s.events != nil {
+				_, eventsErr := s.events.end(false)
+				err = errors.Join(err, eventsErr)
+			}
 		}
 	}()
 	if err := d.limit(k, spec); err != nil {
@@ -82,7 +87,11 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ driver.Sandbox,
 		return nil, err
 	}
 	if m.Kind == wire.Exit { // the command does not exist
-		return &ended{exit: s.exit(m)}, s.finish()
+		exit := s.exit(m)
+		drainErr := s.drainEnd()
+		exit.Watched, err = s.events.end(false)
+		s.drained, s.events = nil, nil
+		return &ended{exit: exit}, errors.Join(drainErr, err, s.release())
 	}
 	if err := d.limitCPU(k, spec); err != nil {
 		return nil, err
@@ -143,10 +152,17 @@ func (d *Driver) send(s *sandbox, spec driver.Spec) (filled chan error, err erro
 		return nil, fmt.Errorf("make workspace stream: %w", err)
 	}
 	files, theirs = append(files, r), append(theirs, r)
+	ring, mem, wake, err := openEvents(spec.Events, s.kernel.kill)
+	if err != nil {
+		return nil, errors.Join(err, fill.Close())
+	}
+	files, theirs = append(files, mem, wake), append(theirs, mem, wake)
+	s.events = ring
+	go ring.read()
 	if spec.Drain != nil {
 		r, w, err := os.Pipe()
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("make workspace stream: %w", err), closeFile(fill))
+			return nil, errors.Join(fmt.Errorf("make workspace stream: %w", err), fill.Close())
 		}
 		drain, files, theirs = r, append(files, w), append(theirs, w)
 	}
@@ -159,7 +175,7 @@ func (d *Driver) send(s *sandbox, spec driver.Spec) (filled chan error, err erro
 		fds[i] = int(f.Fd()) // makes the file blocking, which pipes to the Sentry are anyway
 	}
 	if err := wire.Send(s.kernel.sock, req, fds...); err != nil && !peerGone(err) { // awaitStart says what the kernel died of
-		return nil, errors.Join(fmt.Errorf("send request to sandbox kernel: %w", err), closeFile(fill), closeFile(drain))
+		return nil, errors.Join(fmt.Errorf("send request to sandbox kernel: %w", err), fill.Close(), closeFile(drain))
 	}
 	filled = make(chan error, 1)
 	go func() { filled <- errors.Join(s.fill(fill, spec.Fill), fill.Close()) }()
@@ -206,7 +222,7 @@ func (s *sandbox) awaitStart(filled chan error, timer *time.Timer) (m wire.Messa
 			case m.Kind == wire.Hello:
 				err = fmt.Errorf("sandbox kernel speaks version %d, silk %d: they are not of one build", m.Version, wire.Version)
 			case m.Kind == wire.Armed:
-				if err = checkRules(m.Rules); err == nil {
+				if err = checkArmed(m); err == nil {
 					close(s.armed)
 					continue
 				}
@@ -240,12 +256,17 @@ func (s *sandbox) awaitStart(filled chan error, timer *time.Timer) (m wire.Messa
 	return r.m, fmt.Errorf("sandbox kernel said %q before it started", r.m.Kind)
 }
 
-// checkRules says whether a sandbox kernel enforces the whole policy: what it does not confirm is not in force, and no
-// code may run.
-func checkRules(confirmed []string) error {
+// checkArmed says whether a sandbox kernel enforces the whole policy and reports all that it should: what it does not
+// confirm is not in force, and no code may run.
+func checkArmed(m wire.Message) error {
 	for _, r := range rules.All() {
-		if !slices.Contains(confirmed, r.Name) {
+		if !slices.Contains(m.Rules, r.Name) {
 			return fmt.Errorf("sandbox kernel does not confirm rule %s", r.Name)
+		}
+	}
+	for _, point := range wire.Points() {
+		if !slices.Contains(m.Points, point) {
+			return fmt.Errorf("sandbox kernel does not confirm event point %s", point)
 		}
 	}
 	return nil
@@ -271,15 +292,17 @@ func (s *sandbox) Wait() (driver.Exit, error) {
 		s.kernel.kill()
 	}
 	exit := s.exit(m)
-	if err != nil && s.hostOOM() {
+	drainErr := s.drainEnd()
+	watched, eventsErr := s.events.end(exit.Violation != nil)
+	exit.Watched = watched
+	if err != nil && eventsErr == nil && s.hostOOM() {
 		exit.OOM, err = true, nil
 	}
-	drainErr := s.drainEnd()
 	if m.Kind != wire.Exit || s.killed.Load() || exit.DrainErr != nil { // the stream was cut: not the reader's fault
 		exit.DrainErr, drainErr = errors.Join(exit.DrainErr, drainErr), nil
 	}
 	exit.Usage.CPU = s.kernel.cpuTime()
-	return exit, errors.Join(err, drainErr, s.release())
+	return exit, errors.Join(err, eventsErr, drainErr, s.release())
 }
 
 // hostOOM says whether the sandbox ended for want of memory outside the guest's own count. It asks the counters of the
@@ -294,9 +317,6 @@ func (s *sandbox) hostOOM() bool {
 	n, err := s.kernel.group.OOMKills()
 	return err == nil && n > 0
 }
-
-// finish waits until nothing is left.
-func (s *sandbox) finish() error { return errors.Join(s.drainEnd(), s.release()) }
 
 // drainEnd waits until the process is reaped and the drain at its end.
 func (s *sandbox) drainEnd() error {

@@ -141,14 +141,14 @@ func (b *box) warm() error {
 // load patches the waiting kernel with the run. fds are as [wire.Request] says; load owns them.
 func (b *box) load(req wire.Request, fds []int) error {
 	b.req = req
-	want := 5 + len(req.Mounts)
+	want := 7 + len(req.Mounts)
 	if req.Drain {
 		want++
 	}
 	if len(fds) != want {
 		return fmt.Errorf("request came with %d descriptors, want %d", len(fds), want)
 	}
-	stdio, rest := fds[1:4], fds[5:]
+	stdio, rest := fds[1:4], fds[7:]
 	b.ws = workspace{box: b, in: fds[4], out: -1}
 	if req.Drain {
 		b.ws.out, rest = rest[0], rest[1:]
@@ -176,9 +176,12 @@ func (b *box) load(req wire.Request, fds []int) error {
 	}
 	b.kernel().RootUTSNamespace().SetHostName(b.kernel().SupervisorContext(), req.Hostname)
 	usage.MinimumTotalMemoryBytes, usage.MaximumTotalMemoryBytes = uint64(req.MemoryBytes), uint64(req.MemoryBytes)
+	if err := b.guard.events.open(fds[5], fds[6]); err != nil {
+		return err
+	}
 	b.guard.configure(b)
 	b.guard.watchExecutables()
-	seccheck.Global.AppendSink(b, []seccheck.PointReq{{Pt: seccheck.PointContainerStart}})
+	seccheck.Global.AppendSink(b, []seccheck.PointReq{{Pt: seccheck.PointContainerStart}, {Pt: seccheck.PointTaskExit}})
 	return nil
 }
 

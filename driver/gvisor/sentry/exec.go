@@ -1,6 +1,7 @@
 package sentry
 
 import (
+	"fmt"
 	_ "unsafe" // for go:linkname
 
 	"gvisor.dev/gvisor/pkg/abi/linux"
@@ -9,6 +10,7 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
 
+	"github.com/silk-sandbox/silk/driver/gvisor/wire"
 	"github.com/silk-sandbox/silk/driver/rules"
 )
 
@@ -41,6 +43,7 @@ func (g *guard) exec(c *call, dirfd int32, addr hostarch.Addr, flags int32) (uin
 		return 0, nil, err
 	}
 	if name == "" { // a descriptor with AT_EMPTY_PATH: judged when it is loaded
+		g.seen(c, fmt.Sprintf("descriptor %d", dirfd), nil)
 		return c.proceed()
 	}
 	root, start, err := startOf(t, dirfd, name)
@@ -55,6 +58,7 @@ func (g *guard) exec(c *call, dirfd int32, addr hostarch.Addr, flags int32) (uin
 			return g.settle(c, v, d.path)
 		}
 	}
+	g.seen(c, d.path, err)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -80,7 +84,7 @@ func (g *guard) watchExecutables() {
 		case t == nil: // the run's own command: it has not started, and will not
 			return g.errnoOf(rules.FileUnlisted)
 		}
-		_, _, err = g.settle(&call{task: t, name: "execve"}, v, o.path)
+		_, _, err = g.settle(&call{task: t, name: "execve", kind: eventExec, place: wire.CallOf("execve")}, v, o.path)
 		return err
 	}
 }

@@ -63,6 +63,7 @@ func (g *guard) open(c *call, dirfd int32, addr hostarch.Addr, flags uint32, mod
 		case err != nil && linuxerr.Equals(linuxerr.ENOSPC, err):
 			g.full(where)
 		}
+		g.seen(c, where, err)
 		return uintptr(fd), nil, err
 	}
 	return 0, nil, linuxerr.ELOOP

@@ -33,6 +33,7 @@ type guard struct {
 
 	pidsLimit, tmpFull, diskFull atomic.Int64
 	refused                      refusals
+	events                       events
 	judgesExecutables            atomic.Bool // the loader has asked once
 }
 
@@ -41,11 +42,13 @@ type (
 
 	// call is one system call on its way.
 	call struct {
-		task *kernel.Task
-		name string
-		nr   uintptr
-		args args
-		next kernel.SyscallFn
+		task  *kernel.Task
+		name  string
+		kind  wire.EventKind // of its event
+		place wire.Call
+		nr    uintptr
+		args  args
+		next  kernel.SyscallFn
 	}
 
 	// rule handles a call: it refuses it, ends the sandbox, or lets it go on.
@@ -93,9 +96,14 @@ func (g *guard) install(table *kernel.SyscallTable) ([]string, error) {
 				return 0, nil, linuxerr.ENOSYS
 			}
 		}
+		kind, ok := kinds[name]
+		if !ok {
+			kind = eventDenied
+		}
+		place := wire.CallOf(name)
 		entry.Name = name
 		entry.Fn = func(t *kernel.Task, nr uintptr, a args) (uintptr, *kernel.SyscallControl, error) {
-			return handler(&call{task: t, name: name, nr: nr, args: a, next: next})
+			return handler(&call{task: t, name: name, kind: kind, place: place, nr: nr, args: a, next: next})
 		}
 		table.Table[nr] = entry
 	}
@@ -128,6 +136,7 @@ func (g *guard) flags() driver.Flags {
 // violate ends the sandbox: the engine learns of it on a channel that the guest cannot write to, then this process -
 // every task, every thread, the whole kernel - exits, before the call has had an effect.
 func (g *guard) violate(c *call, rule, argument string) (uintptr, *kernel.SyscallControl, error) {
+	g.events.add(c.task, c.kind, c.place, argument, wire.Killed)
 	g.last(wire.Message{
 		Kind: wire.Violation, Violation: &driver.Violation{Rule: rule, Syscall: c.name, Argument: watch.Printable(argument)},
 		Flags: g.flags(), Refused: g.refused.list(), Processes: g.processes.Load(), PeakBytes: g.box.memory.peak.Load(),

@@ -123,7 +123,7 @@ func (s *session) run() error {
 		return err
 	}
 	s.mark("loaded")
-	s.say(wire.Message{Kind: wire.Armed, Rules: names})
+	s.say(wire.Message{Kind: wire.Armed, Rules: names, Points: wire.Points()})
 	b.started = func() {
 		s.mark("started")
 		s.say(wire.Message{Kind: wire.Started, Steps: append(s.steps, stepsOf(b.timer)...)})

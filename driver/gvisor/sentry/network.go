@@ -3,7 +3,6 @@ package sentry
 import (
 	"encoding/binary"
 	"fmt"
-	"net/netip"
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/abi/linux"
@@ -35,7 +34,9 @@ func (g *guard) socket(c *call) (uintptr, *kernel.SyscallControl, error) {
 		}
 		return g.violate(c, r, familyName(family, kind))
 	}
-	return c.proceed()
+	n, ctrl, err := c.proceed()
+	g.seen(c, familyName(family, kind), err)
+	return n, ctrl, err
 }
 
 // socketRule is the rule that forbids a socket, or "".
@@ -59,7 +60,7 @@ func (g *guard) socketRule(family, kind int32) string {
 }
 
 func familyName(family, kind int32) string {
-	names := map[int32]string{linux.AF_INET: "AF_INET", linux.AF_INET6: "AF_INET6", linux.AF_PACKET: "AF_PACKET", unix.AF_VSOCK: "AF_VSOCK"}
+	names := map[int32]string{linux.AF_UNIX: "AF_UNIX", linux.AF_INET: "AF_INET", linux.AF_INET6: "AF_INET6", linux.AF_PACKET: "AF_PACKET", unix.AF_VSOCK: "AF_VSOCK"}
 	kinds := map[int32]string{int32(linux.SOCK_STREAM): "SOCK_STREAM", int32(linux.SOCK_DGRAM): "SOCK_DGRAM", int32(linux.SOCK_RAW): "SOCK_RAW"}
 	k, ok := kinds[kind]
 	if !ok {
@@ -84,7 +85,11 @@ func (g *guard) destination(address func(*call) (hostarch.Addr, uint32, error)) 
 		case outside && g.on(rules.NetworkOutside):
 			return g.violate(c, rules.NetworkOutside, to)
 		}
-		return c.proceed()
+		n, ctrl, err := c.proceed()
+		if to != "" {
+			g.seen(c, to, err)
+		}
+		return n, ctrl, err
 	}
 }
 
@@ -116,31 +121,21 @@ func messageName(t *kernel.Task, msg hostarch.Addr) (hostarch.Addr, uint32, erro
 	return hostarch.Addr(binary.LittleEndian.Uint64(b[:8])), binary.LittleEndian.Uint32(b[8:]), nil
 }
 
-// destinationOf reads a socket address and says whether it is an IP address that is not the sandbox's own.
+// destinationOf reads a socket address and says whether it lies outside the sandbox. to is empty if there is none.
 func destinationOf(t *kernel.Task, addr hostarch.Addr, size uint32) (to string, outside bool, err error) {
 	if addr == 0 || size < 2 {
 		return "", false, nil
 	}
-	b := make([]byte, min(size, 28)) // sizeof(struct sockaddr_in6)
+	b := make([]byte, min(size, 128)) // sizeof(struct sockaddr_storage)
 	if _, err := t.CopyInBytes(addr, b); err != nil {
 		return "", false, err
 	}
-	to, outside = outsideAddress(b)
-	return to, outside, nil
+	return addressText(b), outsideAddress(b), nil
 }
 
-func outsideAddress(b []byte) (string, bool) {
-	var ip netip.Addr
-	switch family := binary.LittleEndian.Uint16(b); {
-	case family == unix.AF_INET && len(b) >= 8:
-		ip = netip.AddrFrom4([4]byte(b[4:8]))
-	case family == unix.AF_INET6 && len(b) >= 24:
-		ip = netip.AddrFrom16([16]byte(b[8:24]))
-	default:
-		return "", false
-	}
-	if u := ip.Unmap(); u.IsLoopback() || u.IsUnspecified() { // connecting to 0.0.0.0 or :: means this host, ip(7)
-		return "", false
-	}
-	return netip.AddrPortFrom(ip, binary.BigEndian.Uint16(b[2:4])).String(), true
+// outsideAddress says whether a socket address is an IP address that is not the sandbox's own.
+func outsideAddress(b []byte) bool {
+	to, ok := ipOf(b)
+	ip := to.Addr().Unmap()
+	return ok && !ip.IsLoopback() && !ip.IsUnspecified() // connecting to 0.0.0.0 or :: means this host, ip(7)
 }

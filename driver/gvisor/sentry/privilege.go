@@ -3,6 +3,8 @@ package sentry
 import (
 	"encoding/binary"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/abi/linux"
@@ -40,8 +42,19 @@ func (g *guard) identity(n int) rule {
 				return g.violate(c, rules.PrivilegeIdentity, fmt.Sprintf("id %d", id))
 			}
 		}
-		return c.proceed()
+		r, ctrl, err := c.proceed()
+		g.seen(c, idsText(c, n), err)
+		return r, ctrl, err
 	}
+}
+
+// idsText are the first n arguments; -1 means "leave".
+func idsText(c *call, n int) string {
+	var text []string
+	for i := range n {
+		text = append(text, strconv.Itoa(int(c.args[i].Int())))
+	}
+	return strings.Join(text, " ")
 }
 
 // maxGroups is NGROUPS_MAX, include/uapi/linux/limits.h.
@@ -80,7 +93,9 @@ func (g *guard) capset(c *call) (uintptr, *kernel.SyscallControl, error) {
 	if data != [24]byte{} && g.on(rules.PrivilegeCapset) {
 		return g.violate(c, rules.PrivilegeCapset, fmt.Sprintf("capabilities %x", data[:size]))
 	}
-	return c.proceed()
+	n, ctrl, err := c.proceed()
+	g.seen(c, "", err)
+	return n, ctrl, err
 }
 
 // ptrace lets a process be traced by its parent, and nobody by anybody else.

@@ -1,6 +1,8 @@
 package sentry
 
 import (
+	"fmt"
+
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/errors/linuxerr"
@@ -27,7 +29,7 @@ func (g *guard) spawn(c *call) (uintptr, *kernel.SyscallControl, error) {
 	if g.noSpawn && g.on(rules.ProcessSpawn) {
 		return 0, nil, g.refuse(c, rules.ProcessSpawn, "")
 	}
-	return g.counted(c)
+	return g.counted(c, "process")
 }
 
 func (g *guard) clone(c *call) (uintptr, *kernel.SyscallControl, error) {
@@ -38,15 +40,16 @@ func (g *guard) clone(c *call) (uintptr, *kernel.SyscallControl, error) {
 	if flags&linux.CLONE_THREAD == 0 {
 		return g.spawn(c)
 	}
-	return g.counted(c)
+	return g.counted(c, "thread")
 }
 
 // counted lets a process or thread be made and counts it, or the refusal by RLIMIT_NPROC.
-func (g *guard) counted(c *call) (uintptr, *kernel.SyscallControl, error) {
+func (g *guard) counted(c *call, what string) (uintptr, *kernel.SyscallControl, error) {
 	n, ctrl, err := c.proceed()
 	switch {
 	case err == nil:
 		g.processes.Add(1)
+		g.seen(c, fmt.Sprintf("%s %d", what, n), nil)
 	case linuxerr.Equals(linuxerr.EAGAIN, err):
 		g.pidsLimit.Add(1)
 	}

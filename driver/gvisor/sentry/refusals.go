@@ -54,8 +54,10 @@ func (r *refusals) list() []driver.Refusal {
 
 // refuse answers the call with the errno of a rule, and counts it.
 func (g *guard) refuse(c *call, rule, argument string) error {
+	err := g.errnoOf(rule)
 	g.refused.add(rule, c.name, argument)
-	return g.errnoOf(rule)
+	g.seen(c, argument, err)
+	return err
 }
 
 func (g *guard) errnoOf(rule string) error {

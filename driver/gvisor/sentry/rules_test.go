@@ -133,8 +133,24 @@ func TestOutsideAddress(t *testing.T) {
 		{"cut short", []byte{2, 0, 0}, ""},
 		{"nothing but a family", []byte{10, 0}, ""},
 	} {
-		if got, outside := outsideAddress(test.addr); got != test.want || outside != (test.want != "") {
-			t.Errorf("%s: outsideAddress = %q, %t, want %q", test.name, got, outside, test.want)
+		outside := outsideAddress(test.addr)
+		if got := addressText(test.addr); outside != (test.want != "") || outside && got != test.want {
+			t.Errorf("%s: %q, outside %t, want %q", test.name, got, outside, test.want)
+		}
+	}
+}
+
+func TestAddressText(t *testing.T) {
+	for want, b := range map[string][]byte{
+		"unix:/run/x":    append([]byte{1, 0}, "/run/x\x00rest"...),
+		"unix:@name":     append([]byte{1, 0, 0}, "name"...),
+		"family 1":       {1, 0},
+		"family 16":      {16, 0, 0},
+		"":               {1},
+		"127.0.0.1:8080": {2, 0, 31, 144, 127, 0, 0, 1},
+	} {
+		if got := addressText(b); got != want {
+			t.Errorf("addressText(%v) = %q, want %q", b, got, want)
 		}
 	}
 }
@@ -142,10 +158,8 @@ func TestOutsideAddress(t *testing.T) {
 func FuzzOutsideAddress(f *testing.F) {
 	f.Add([]byte{2, 0, 0, 80, 10, 0, 0, 1})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if len(b) < 2 { // the caller's precondition
-			return
-		}
 		outsideAddress(b)
+		addressText(b)
 	})
 }
 

@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
-	"time"
 	"unsafe"
 )
 
 // RingBytes is the size of the memory that a sandbox kernel and the engine share for events: a page of counters and a
-// buffer of 256 KiB, which holds the events of about 3,000 opens. Only what is used of it takes memory.
+// buffer of 256 KiB, which holds the events of about 4,000 opens. Only what is used of it takes memory.
 const RingBytes = ringHeader + ringBuffer
 
 const (
@@ -18,22 +17,19 @@ const (
 	ringBuffer = 256 << 10
 	ringMask   = ringBuffer - 1
 
-	recordHeader = 32
+	recordHeader = 24
 	maxArgument  = 1024 // bytes of an event's argument that are kept
 )
 
-// EventKind is a [watch.Kind] as a record has it: its place in EventKinds.
-type EventKind uint8
-
 // Event is one record of a ring.
 type Event struct {
-	At       time.Time
+	At       int64 // nanoseconds since the epoch
 	Kind     EventKind
-	Errno    uint16 // 0: the call went on
-	Syscall  uint32 // number, x86-64
+	Call     Call
+	Errno    uint16 // as in errno(3); 0: the call went on
 	Process  int32
 	Thread   int32
-	Argument string // not yet made printable
+	Argument []byte // not yet made printable; of an event that was read: valid as long as what it was read from
 }
 
 // ringCounters lie at the beginning of the shared memory, each on a cache line of its own.
@@ -77,14 +73,13 @@ func (r *Ring) Put(e Event) (wake bool) {
 	}
 	var h [recordHeader]byte
 	binary.LittleEndian.PutUint32(h[0:], uint32(recordHeader+len(arg)))
-	h[4] = byte(e.Kind)
+	h[4], h[5] = byte(e.Kind), byte(e.Call)
 	binary.LittleEndian.PutUint16(h[6:], e.Errno)
-	binary.LittleEndian.PutUint32(h[8:], e.Syscall)
-	binary.LittleEndian.PutUint32(h[12:], uint32(e.Process))
-	binary.LittleEndian.PutUint32(h[16:], uint32(e.Thread))
-	binary.LittleEndian.PutUint64(h[24:], uint64(e.At.UnixNano()))
+	binary.LittleEndian.PutUint32(h[8:], uint32(e.Process))
+	binary.LittleEndian.PutUint32(h[12:], uint32(e.Thread))
+	binary.LittleEndian.PutUint64(h[16:], uint64(e.At))
 	r.copyIn(at, h[:])
-	r.copyIn(at+recordHeader, unsafe.Slice(unsafe.StringData(arg), len(arg)))
+	r.copyIn(at+recordHeader, arg)
 	r.counters.written.Store(at + size)
 	return at-read < ringBuffer/2 && at-read+size >= ringBuffer/2
 }
@@ -125,12 +120,12 @@ func NextEvent(b []byte) (e Event, rest []byte, err error) {
 		return e, nil, errEvent
 	}
 	return Event{
-		At:       time.Unix(0, int64(binary.LittleEndian.Uint64(b[24:]))),
+		At:       int64(binary.LittleEndian.Uint64(b[16:])),
 		Kind:     EventKind(b[4]),
+		Call:     Call(b[5]),
 		Errno:    binary.LittleEndian.Uint16(b[6:]),
-		Syscall:  binary.LittleEndian.Uint32(b[8:]),
-		Process:  int32(binary.LittleEndian.Uint32(b[12:])),
-		Thread:   int32(binary.LittleEndian.Uint32(b[16:])),
-		Argument: string(b[recordHeader:size]),
+		Process:  int32(binary.LittleEndian.Uint32(b[8:])),
+		Thread:   int32(binary.LittleEndian.Uint32(b[12:])),
+		Argument: b[recordHeader:size],
 	}, b[int(size+7)&^7:], nil
 }

@@ -28,7 +28,8 @@ const MaxMessageBytes = 12<<20 + 64<<10
 type Placed struct{}
 
 // Request is the one run of a sentry. The descriptors beside it are, in this order: image; stdin, stdout, stderr or,
-// with Terminal, the replica three times; the read end of the tar to fill /workspace with; if Drain, the write
+// with Terminal, the replica three times; the read end of the tar to fill /workspace with; the memory of
+// the event ring and the write end of the pipe that wakes its reader; if Drain, the write
 // end of the tar that comes back; one image for each of Mounts.
 type Request struct {
 	ID       string   `json:"id"`
@@ -84,7 +85,8 @@ type Message struct {
 	Processes int64             `json:"processes,omitempty"`
 	DrainErr  string            `json:"drain_err,omitempty"`
 
-	Rules []string `json:"rules,omitempty"` // with armed: the rules that are in force
+	Rules  []string `json:"rules,omitempty"`  // with armed: the rules that are in force
+	Points []string `json:"points,omitempty"` // with armed: the kinds of events that are reported
 
 	Steps []Step `json:"steps,omitempty"` // of the start, with hello and started
 }
