@@ -45,10 +45,12 @@ type Want struct {
 	Exit    int    // status of the program, with outcome failed
 	Signal  int    // that ended it
 	Text    string // must be in the output, byte for byte
+
+	Unstarted bool // the attack program is not even started; only of layers
 }
 
 // Layer is what an attack meets when the rules before it are switched off: the row's own rule, then Rule of the layers
-// before. Exactly one of Rule, Errno and Effect is set.
+// before. One of Rule, Errno, Effect and Want is set.
 type Layer struct {
 	Rule   string // another rule stops it
 	Errno  string // the kernel's own answer, alternatives separated by |

@@ -6,7 +6,7 @@ import "slices"
 func All() []Row { return all }
 
 var all = slices.Concat(
-	spellings(), links(), openings(), kernelFiles(), hostFiles(), processFiles(), devices(), unlisted(), ordinaryFiles(), readOnly(),
+	spellings(), links(), hardLinks(), openings(), kernelFiles(), hostFiles(), processFiles(), devices(), unlisted(), ordinaryFiles(), lookalikes(), readOnly(),
 	sockets(), destinations(),
 	mounts(), newNamespaces(), identities(), kernelPrivileges(), otherProcesses(), probes(), hostSettings(), priorities(),
 	oneProcess(), execution(), races(),
@@ -44,12 +44,20 @@ func kernel(errno, why string) Layer { return Layer{Errno: errno, Why: why} }
 
 func behind(layers ...Layer) []Layer { return layers }
 
+// unstarted is what comes of a run whose own program may not be opened.
+var unstarted = Want{Outcome: "failed", Exit: 126, Unstarted: true}
+
 // Why the kernel itself refuses.
 const (
+	programGone  = "the attack program itself lies there, and is not started"
 	absentCall   = "the sandbox's kernel has no such call"
 	noCapability = "no capability"
 	readOnlyRoot = "the root file system is read-only"
-	notThere     = "no image has it, and the sandbox's kernel neither"
+	notThere     = "the sandbox's kernel has none"
+	oldPolicies  = "the sandbox's kernel has the usual policy only"
+	inward       = "a process may look into its descendants only"
+	manyThreads  = "a process of several threads may not"
+	noFamily     = "the sandbox's kernel has no such family"
 	noRoute      = "the sandbox has no route but its loopback"
 	noExec       = "the file system is mounted noexec"
 	notOwner     = "it belongs to another user, init's"

@@ -7,7 +7,7 @@ import (
 
 // sockets are what cannot even be made where the network is denied.
 func sockets() []Row {
-	unknown := behind(kernel("EAFNOSUPPORT", "the sandbox's kernel has no such family"))
+	unknown := behind(kernel("EAFNOSUPPORT", noFamily))
 	return class(
 		"sockets where the network is denied", rules.NetworkInet, happens,
 		Row{Name: "TCP", Attack: do("socket", "inet", "stream", "0")},
@@ -15,8 +15,8 @@ func sockets() []Row {
 		Row{Name: "TCP over IPv6", Attack: do("socket", "inet6", "stream", "0")},
 		Row{Name: "UDP over IPv6, in a child", Attack: do("in-child", "socket", "inet6", "dgram", "0")},
 		Row{Name: "raw packets", Rule: rules.NetworkRaw, Attack: do("socket", "inet", "raw", "1"), Behind: thenRule(rules.NetworkInet, kernel("EPERM|EACCES", noCapability))},
-		Row{Name: "frames of a device", Rule: rules.NetworkPacket, Attack: do("socket", "packet", "raw", "0x300"), Behind: thenRule(rules.NetworkFamily, kernel("EPERM", noCapability))},
-		Row{Name: "a virtual machine's host", Rule: rules.NetworkVsock, Attack: do("socket", "vsock", "stream", "0"), Behind: thenRule(rules.NetworkFamily, kernel("EAFNOSUPPORT", "the sandbox's kernel has no such family"))},
+		Row{Name: "frames of a device", Rule: rules.NetworkPacket, Attack: do("socket", "packet", "raw", "0x300"), Behind: behind(kernel("EPERM", noCapability))},
+		Row{Name: "a virtual machine's host", Rule: rules.NetworkVsock, Attack: do("socket", "vsock", "stream", "0"), Behind: unknown},
 		Row{Name: "the kernel's own messages", Rule: rules.NetworkFamily, Attack: do("socket", "netlink", "raw", "0"), Behind: happens},
 		Row{Name: "ciphers of the kernel", Rule: rules.NetworkFamily, Attack: do("socket", "alg", "seqpacket", "0"), Behind: unknown},
 		Row{Name: "rings of packets", Rule: rules.NetworkFamily, Attack: do("socket", "xdp", "raw", "0"), Behind: unknown},
@@ -33,7 +33,7 @@ func destinations() []Row {
 		Row{Name: "a datagram without connect", Attack: do("send", "sendto", "8.8.8.8:53")},
 		Row{Name: "sendmsg(2)", Attack: do("send", "sendmsg", "8.8.8.8:53")},
 		Row{Name: "sendmmsg(2), the second of two messages", Attack: do("send-second", "8.8.8.8:53")},
-		Row{Name: "TCP fast open", Attack: do("send", "fastopen", "1.0.0.1:80")},
+		Row{Name: "TCP fast open", Attack: do("send", "fastopen", "1.0.0.1:80"), Behind: behind(kernel("EPIPE", "the sandbox's kernel connects with connect(2) only"))},
 		Row{Name: "the metadata of a cloud", Attack: do("send", "connect", "169.254.169.254:80")},
 		Row{Name: "IPv4 inside IPv6", Attack: do("send", "connect", "[::ffff:10.0.0.1]:22")},
 		Row{Name: "IPv6 to a neighbour", Attack: do("send", "sendto", "[fe80::1]:5353")},

@@ -14,7 +14,7 @@ func oneProcess() []Row {
 		Row{Name: "fork(2)", Attack: do("process", "fork")},
 		Row{Name: "vfork(2)", Attack: do("process", "vfork")},
 		Row{Name: "clone(2)", Attack: do("process", "clone")},
-		Row{Name: "clone3(2)", Rule: "process.clone3", Attack: do("process", "clone3"), Behind: thenRule(rules.ProcessSpawn)},
+		Row{Name: "clone3(2)", Rule: "process.clone3", Attack: do("process", "clone3"), Behind: happens},
 		Row{Name: "a program started as programs do", Attack: do("spawn", program)},
 		Row{Name: "execve(2)", Attack: do("exec", program)},
 		Row{Name: "execveat(2) of a descriptor", Attack: do("exec-fd", program)},
@@ -29,18 +29,19 @@ func oneProcess() []Row {
 
 // execution is about what may be executed, and from where.
 func execution() []Row {
+	const notAProgram = "it is no program"
 	return class(
 		"execution", "", happens,
 		Row{Name: "a program in /tmp", Attack: do("exec-copy", "/tmp"), Want: Want{Errno: "EACCES"}},
 		Row{Name: "a program in /dev/shm", Attack: do("exec-copy", "/dev/shm"), Want: Want{Errno: "EACCES"}},
 		Row{Name: "code mapped from /tmp", Attack: do("map-exec", "/tmp"), Want: Want{Errno: "EPERM|EACCES"}},
 		Row{Name: "code mapped from /dev/shm", Attack: do("map-exec", "/dev/shm"), Want: Want{Errno: "EPERM|EACCES"}},
-		Row{Name: "a forbidden file", Rule: rules.FileAccounts, Attack: do("exec", "/etc/passwd"), Behind: behind(kernel("EACCES", "it is no program"))},
-		Row{Name: "a link to a forbidden file", Rule: rules.FileAccounts, Attack: do("exec-link", "/etc/passwd"), Behind: behind(kernel("EACCES", "it is no program"))},
-		Row{Name: "a descriptor of a forbidden file", Rule: rules.FileAccounts, Attack: do("exec-fd", "/etc/passwd"), Behind: behind(kernel("EACCES", "it is no program"))},
-		Row{Name: "a script that a forbidden file interprets", Rule: rules.FileAccounts, Attack: do("exec-script", "/etc/passwd"), Behind: behind(kernel("EACCES", "it is no program"))},
-		Row{Name: "a program that a forbidden file loads", Rule: rules.FileAccounts, Attack: do("exec-elf", "/etc/passwd"), Behind: behind(kernel("EACCES|ENOEXEC|ELIBBAD", "it is no program"))},
-		Row{Name: "a program in the workspace, which is ordinary", Rule: rules.FileWorkspace, Attack: do("exec-copy", "/workspace"), Behind: thenRule(rules.FileUnlisted, Layer{Effect: true})},
+		Row{Name: "a forbidden file", Rule: rules.FileAccounts, Attack: do("exec", "/etc/passwd"), Behind: unlistedThen(kernel("EACCES", notAProgram))},
+		Row{Name: "a link to a forbidden file", Rule: rules.FileAccounts, Attack: do("exec-link", "/etc/passwd"), Behind: unlistedThen(kernel("EACCES", notAProgram))},
+		Row{Name: "a descriptor of a forbidden file", Rule: rules.FileAccounts, Attack: do("exec-fd", "/etc/passwd"), Behind: unlistedThen(kernel("EACCES", notAProgram))},
+		Row{Name: "a script that a forbidden file interprets", Rule: rules.FileAccounts, Attack: do("exec-script", "/etc/passwd"), Behind: unlistedThen(kernel("EACCES", notAProgram))},
+		Row{Name: "a program that a forbidden file loads", Rule: rules.FileAccounts, Attack: do("exec-elf", "/etc/passwd"), Behind: unlistedThen(kernel("EACCES", notAProgram))},
+		Row{Name: "a program in the workspace, which is ordinary", Rule: rules.FileWorkspace, Attack: do("exec-copy", "/workspace"), Behind: behind(Layer{Want: unstarted, Why: programGone})},
 	)
 }
 
@@ -59,7 +60,7 @@ func races() []Row {
 		Row{Name: "a descriptor that is replaced", Attack: do("race-dirfd", raceRounds, unlistedFile)},
 		Row{Name: "a descriptor that is replaced while it is opened again", Attack: do("race-fd", raceRounds, unlistedFile)},
 		Row{Name: "a working directory that changes", Attack: do("race-cwd", raceRounds, unlistedFile)},
-		Row{Name: "a link to a forbidden file that is swapped", Rule: rules.FileAccounts, Attack: do("race-link", raceRounds, "/etc/passwd")},
+		Row{Name: "a link to a forbidden file that is swapped", Rule: rules.FileAccounts, Attack: do("race-link", raceRounds, "/etc/passwd"), Behind: unlistedThen(Layer{Effect: true})},
 		Row{Name: "a file that is made through a swapped link", Rule: rules.FileRootHome, Attack: do("race-creat", raceRounds, "/root/attack"), Behind: behind(kernel("EACCES|EROFS", readOnlyRoot))},
 		Row{Name: "a program that is swapped for one in /tmp", Attack: do("race-exec", "40"), Want: Want{Errno: "EACCES"}},
 		Row{Name: "an address that is rewritten", Rule: rules.NetworkOutside, Network: profile.NetworkLoopback, Attack: do("race-address", raceRounds), Behind: behind(kernel("0|ENETUNREACH", noRoute))},

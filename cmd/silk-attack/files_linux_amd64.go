@@ -26,6 +26,7 @@ func fileAttacks() map[string]attack {
 		"handle":     handle,
 		"handle-own": handleOwn,
 		"keep":       keep,
+		"keep-at":    keepAt,
 		"anonymous":  anonymous,
 	}
 }
@@ -300,6 +301,16 @@ func handleOwn(args []string) {
 func keep(args []string) {
 	name := args[0] + "/kept"
 	write([]string{name})
+}
+
+// keepAt does so at a path whose directories it makes.
+func keepAt(args []string) {
+	for i, c := range args[0] {
+		if c == '/' && i > 0 {
+			_ = unix.Mkdir(args[0][:i], 0o777) // that one is missing shows when the file is made
+		}
+	}
+	write(args)
 }
 
 // anonymous opens again, through /proc/self/fd, things that have no path: a pipe, an eventfd's like, a memfd.

@@ -11,6 +11,7 @@ func linkAttacks() map[string]attack {
 		"link":          link,
 		"link-below":    linkBelow,
 		"link-in":       func(args []string) { makeLink(args[1], args[0]+"/l"); read(unix.AT_FDCWD, args[0]+"/l", unix.O_RDONLY) },
+		"link-creat":    func(args []string) { makeLink(args[0], "l"); open("l", unix.O_WRONLY|unix.O_CREAT) },
 		"link-itself":   linkItself,
 		"hardlink":      hardlink,
 		"hardlink-fd":   hardlinkFD,

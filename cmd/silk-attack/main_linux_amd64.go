@@ -37,11 +37,13 @@ func attacks() map[string]attack {
 // wrappers perform another attack in other circumstances. They put {parent}, {child} and {pid} into its arguments.
 func wrappers() map[string]attack {
 	return map[string]attack{
-		"in-child":   inChild,
-		"with-child": withChild,
-		"in-thread":  inThread,
-		"from":       func(args []string) { must("chdir", unix.Chdir(args[0])); perform(args[1:]) },
-		"pause":      func([]string) { pause() },
+		"in-child":        inChild,
+		"with-child":      withChild,
+		"with-grandchild": withGrandchild,
+		"parent-of-pause": parentOfPause,
+		"in-thread":       inThread,
+		"from":            func(args []string) { must("chdir", unix.Chdir(args[0])); perform(args[1:]) },
+		"pause":           func([]string) { pause() },
 	}
 }
 
@@ -72,6 +74,25 @@ func inChild(args []string) {
 func withChild(args []string) {
 	pid := start([]string{"pause"}, []string{"SECRET=of the child"})
 	perform(replace(args, "{child}", strconv.Itoa(pid)))
+}
+
+// withGrandchild performs an attack beside a grandchild that does nothing, called {child} too.
+func withGrandchild(args []string) {
+	must("make a fifo", unix.Mkfifo("fifo", 0o600))
+	start([]string{"parent-of-pause"}, nil)
+	fd, err := unix.Open("fifo", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	must("open a fifo", err)
+	var b [16]byte
+	n, err := unix.Read(fd, b[:])
+	must("hear of the grandchild", err)
+	perform(replace(args, "{child}", string(b[:n])))
+}
+
+// parentOfPause is the process between.
+func parentOfPause([]string) {
+	pid := start([]string{"pause"}, nil)
+	put("fifo", []byte(strconv.Itoa(pid)), 0o600)
+	pause()
 }
 
 // inThread performs an attack in a thread that is not the first.

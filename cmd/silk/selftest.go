@@ -208,7 +208,7 @@ func (h *host) attackEngine(dir, image string) (*run.Engine, error) {
 func resultOf(o run.Outcome) selftest.Result {
 	r := selftest.Result{
 		Outcome: string(o.Kind), Message: o.Message, ExitCode: o.ExitCode, Signal: o.Signal, Rule: o.Rule, Syscall: o.Syscall, Argument: o.Argument,
-		Flags: o.Flags,
+		Refused: o.Refused, Flags: o.Flags,
 	}
 	if o.Stdout.Text != nil {
 		r.Output = []byte(*o.Stdout.Text)
