@@ -14,15 +14,15 @@ const module = "github.com/silk-sandbox/silk"
 var mayImport = map[string]string{
 	"policy":               "profile",
 	"audit":                "store",
-	"record":               "store",
-	"alert":                "audit", // a sink that was not told is an audit event
+	"record":               "store watch", // a violation's record has what was seen before it
+	"alert":                "audit",       // a sink that was not told is an audit event
 	"image/*":              "image image/*",
 	"driver/drivertest":    "driver watch",
 	"driver/gvisor":        "driver driver/gvisor/stage driver/gvisor/wire driver/gvisor/sentrybin driver/rules watch", // rules: to compare with what the Sentry confirms
-	"driver":               "watch",                                                                              // what was seen in a sandbox is a part of how it ended
+	"driver":               "watch",                                                                                    // what was seen in a sandbox is a part of how it ended
 	"driver/gvisor/wire":   "driver driver/rules watch",
 	"driver/gvisor/sentry": "driver driver/rules driver/gvisor/wire watch", // watch: the records that the guard writes
-	"run":                  "audit driver driver/rules image policy profile record store workspace",
+	"run":                  "alert audit driver driver/rules image policy profile record store watch workspace",
 	"watch/bpf":            "watch",
 	"selftest":             "driver/rules policy profile", // rules: what must come of an attack follows from the rule's action
 	"cmd/silk":             "*",                           // the one place that names concrete drivers

@@ -39,6 +39,7 @@ const (
 	SandboxError      Name = "sandbox_error"      // intentId, profile, outcome (a run.Kind), error, exitCode (absent on timeout)
 	SecurityViolation Name = "security_violation" // intentId, type, details
 	PolicyDenied      Name = "policy_denied"      // intentId, rule, count, acts: what a rule refused with an errno; the first few acts
+	MonitorDrop       Name = "monitor_drop"       // intentId, source, count: events that were seen and not delivered
 	OutputTruncated   Name = "output_truncated"   // intentId, channel, bytes, kept
 	HostRecovered     Name = "host_recovered"     // intentId, details: silk died during the run
 	AlertFailed       Name = "alert_failed"       // intentId, sink, error: nobody was told of a violation that way

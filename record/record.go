@@ -14,13 +14,15 @@ import (
 	"slices"
 
 	"github.com/gowebpki/jcs"
+
+	"github.com/silk-sandbox/silk/watch"
 )
 
 // Schema names the version of [Record]'s JSON form. Fields are added without a new version, never renamed or removed.
 const Schema = "silk.run-record/v1"
 
 // Record is the summary of one run. It holds hashes of code and output, never their text, but for what the invoker wrote
-// into the arguments of a command. Host paths appear at most there and in the message of an outcome. All hashes are
+// into the arguments of a command, and what was seen before a violation. Host paths appear at most there and in the message of an outcome. All hashes are
 // SHA-256 in lower-case hex; times are Unix milliseconds.
 type Record struct {
 	Schema      string `json:"schema"`
@@ -96,9 +98,13 @@ type Outcome struct {
 	Syscall  string `json:"syscall,omitempty"`
 	Argument string `json:"argument,omitempty"`
 
-	Flags   map[string]int64 `json:"flags"`
-	Refused map[string]int64 `json:"refused,omitempty"` // by rule
-	WallMs  int64            `json:"wall_ms"`
+	Flags       map[string]int64     `json:"flags"`
+	Refused     map[string]int64     `json:"refused,omitempty"` // by rule
+	Watched     map[watch.Kind]int64 `json:"watched,omitempty"`
+	Dropped     int64                `json:"dropped,omitempty"`
+	Events      []watch.Event        `json:"events,omitempty"`        // of a violation: what was seen before it, 64 at most
+	DeadAfterUs int64                `json:"dead_after_us,omitempty"` // of a violation: from the attempt until the sandbox was gone
+	WallMs      int64                `json:"wall_ms"`
 }
 
 // Usage is what the run used.

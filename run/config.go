@@ -10,9 +10,11 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/silk-sandbox/silk/alert"
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/record"
+	"github.com/silk-sandbox/silk/watch"
 )
 
 // Config is what an [Engine] is made of. Home, Decide, Images and at least one driver are needed for a run; without a
@@ -37,6 +39,10 @@ type Config struct {
 	// Snapshot packs a host directory or file into a read-only EROFS file that nobody else can open, for
 	// Plan.Mounts; the engine closes it. nil: a plan with mounts is refused.
 	Snapshot func(ctx context.Context, path string) (*os.File, error)
+
+	// Alert tells the owner of a violation, once its record is written. Its error does not change the outcome; Run
+	// returns it. nil: nobody is told.
+	Alert func(context.Context, alert.Alert) error
 
 	// Sweep removes what an earlier crash left. New starts it in the background; nil means nothing to sweep.
 	Sweep func(ctx context.Context) error
@@ -92,6 +98,10 @@ type IO struct {
 
 	// OnFrame receives output as it arrives, one call at a time, and slows the program down if it is slow. nil: none.
 	OnFrame func(Frame)
+
+	// OnEvent receives what was seen in the sandbox as it happens, in order, from a goroutine of its own. nil: none, and
+	// the events are only counted.
+	OnEvent func(watch.Event)
 
 	// OmitText leaves Channel.Text and B64 of the outcome empty, which saves memory for callers that have OnFrame.
 	OmitText bool

@@ -87,6 +87,14 @@ func (l *life) finish(ctx context.Context) (err error) {
 	})
 }
 
+// raise tells of a violation.
+func (l *life) raise(ctx context.Context) error {
+	if l.out.Kind != Violated || l.engine.cfg.Alert == nil {
+		return nil
+	}
+	return l.engine.cfg.Alert(context.WithoutCancel(ctx), l.out.Alert(l.profile()))
+}
+
 // namedKeeper is a channel by name.
 type namedKeeper struct {
 	name string
@@ -118,6 +126,9 @@ func (l *life) events(now time.Time) ([]*audit.Event, error) {
 			add(audit.OutputTruncated, map[string]any{"channel": c.name, "bytes": c.keep.total, "kept": c.keep.kept})
 		}
 	}
+	if l.out.Dropped > 0 {
+		add(audit.MonitorDrop, map[string]any{"source": "sentry", "count": l.out.Dropped})
+	}
 	for _, r := range l.refusals {
 		if rule, ok := rules.Named(r.Rule); !ok || rule.Action != rules.Absent {
 			add(audit.PolicyDenied, map[string]any{"rule": r.Rule, "count": r.Count, "acts": r.Acts})
@@ -128,7 +139,7 @@ func (l *life) events(now time.Time) ([]*audit.Event, error) {
 	case OK:
 		add(audit.SandboxCompleted, map[string]any{"profile": l.profile(), "outcome": string(out.Kind), "exitCode": 0, "durationMs": out.WallMs})
 	case Violated:
-		add(audit.SecurityViolation, map[string]any{"type": out.Rule, "details": out.Syscall + "(" + out.Argument + ")"})
+		add(audit.SecurityViolation, map[string]any{"type": out.Rule, "details": out.Syscall + "(" + out.Argument + ")", "deadAfterUs": out.DeadAfterUs})
 		fallthrough
 	default:
 		data := map[string]any{"profile": l.profile(), "outcome": string(out.Kind), "error": string(out.Kind)}
@@ -178,6 +189,7 @@ func (l *life) entry() (record.Entry, error) {
 		Outcome: record.Outcome{
 			Kind: string(out.Kind), Reason: string(out.Reason), Message: out.Message, ExitCode: out.ExitCode, Signal: out.Signal,
 			Phase: out.Phase, Rule: out.Rule, Syscall: out.Syscall, Argument: out.Argument, Flags: out.Flags, Refused: out.Refused, WallMs: out.WallMs,
+			Watched: out.Watched, Dropped: out.Dropped, Events: out.Events, DeadAfterUs: out.DeadAfterUs,
 		},
 		Usage:     record.Usage(out.Usage),
 		Stdout:    l.channelRecord(out.Stdout, 0),

@@ -83,6 +83,7 @@ func (e *Engine) Run(ctx context.Context, req policy.Request, io IO) (Outcome, e
 		}
 	}
 	l.trace("end is recorded")
+	errs = append(errs, l.raise(ctx))
 	for _, c := range l.channels() {
 		errs = append(errs, c.keep.close())
 	}
@@ -225,7 +226,7 @@ func (l *life) start(ctx context.Context) (driver.Sandbox, *driver.Spec, error) 
 		l.trace("workspace is filled")
 		return err
 	}
-	spec.Drain = l.drain
+	spec.Drain, spec.Events = l.drain, l.io.OnEvent
 	l.trace("driver starts")
 	sandbox, err := l.driver.Start(ctx, spec)
 	if beginErr := begin(); beginErr != nil { // the reason for whatever the driver says
@@ -275,8 +276,8 @@ func (l *life) watch(ctx context.Context, sandbox driver.Sandbox, spec *driver.S
 	finishInput := l.feed(ctx, sandbox, spec, fail)
 	exit, err := supervise(ctx, sandbox, l.draining)
 	l.waited = true
-	cause := context.Cause(ctx)
-	wall := time.Since(started)
+	cause, gone := context.Cause(ctx), time.Now()
+	wall := gone.Sub(started)
 	l.trace("sandbox is gone")
 	finishInput()
 	l.streams.finish()
@@ -285,6 +286,10 @@ func (l *life) watch(ctx context.Context, sandbox driver.Sandbox, spec *driver.S
 	}
 
 	l.out = judge(exit, err, cause, l.plan.Limits)
+	l.out.Watched, l.out.Dropped, l.out.Events = exit.Watched.Counts, exit.Watched.Dropped, exit.Watched.Last
+	if n := len(l.out.Events); l.out.Kind == Violated && n > 0 {
+		l.out.DeadAfterUs = gone.Sub(l.out.Events[n-1].At).Microseconds()
+	}
 	l.out.WallMs = wall.Milliseconds()
 	l.out.Flags, l.out.Refused, l.refusals = flags(exit.Flags), refusedByRule(exit.Refused), exit.Refused
 	l.out.Usage = Usage{CPUMs: exit.Usage.CPU.Milliseconds(), PeakMemoryBytes: exit.Usage.PeakMemoryBytes, Processes: exit.Usage.Processes}

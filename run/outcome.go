@@ -3,7 +3,9 @@ package run
 import (
 	"time"
 
+	"github.com/silk-sandbox/silk/alert"
 	"github.com/silk-sandbox/silk/profile"
+	"github.com/silk-sandbox/silk/watch"
 )
 
 // Kind names how a run ended. It is one word, the same in the API, the record, the log and the documentation.
@@ -48,6 +50,14 @@ type Outcome struct {
 	Flags     map[string]int64 `json:"flags"` // limits that were hit: output_truncated, disk_full, pids_limit_hit, tmp_full, ...
 
 	Refused map[string]int64 `json:"refused,omitempty"` // calls that a rule refused while the run went on, by rule of driver/rules
+
+	Watched map[watch.Kind]int64 `json:"watched,omitempty"` // what was seen, by kind
+	Dropped int64                `json:"dropped,omitempty"` // events that were seen and not delivered; audited
+
+	// Of a violation: what was seen before it, the newest last, and the time from the attempt to the moment when the
+	// sandbox was known to be gone, in microseconds. The attempt itself had no effect.
+	Events      []watch.Event `json:"events,omitempty"`
+	DeadAfterUs int64         `json:"dead_after_us,omitempty"`
 
 	WallMs int64  `json:"wall_ms"`
 	Usage  Usage  `json:"usage"`
@@ -109,6 +119,18 @@ func (o Outcome) ExitStatus() int {
 		return 130
 	}
 	return 125
+}
+
+// Alert is what is raised for an outcome that is [Violated].
+func (o Outcome) Alert(profile string) alert.Alert {
+	a := alert.Alert{
+		Run: o.Run, At: time.Now(), Rule: o.Rule, Syscall: o.Syscall, Argument: o.Argument, Profile: profile, Outcome: string(o.Kind),
+		DeadAfter: time.Duration(o.DeadAfterUs) * time.Microsecond,
+	}
+	if n := len(o.Events); n > 0 {
+		a.At = o.Events[n-1].At
+	}
+	return a
 }
 
 // Started is what is about to run.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -110,9 +111,22 @@ func (a *app) alerts(h *host) (*alert.Sinks, error) {
 	c := h.config.alerts
 	cfg := alert.Config{Files: c.files, Webhooks: c.webhooks, Audit: h.audit}
 	if !c.quiet {
-		cfg.Stderr, cfg.Coloured = a.err, a.colour(a.err, "1", "x") != "x"
+		cfg.Stderr, cfg.Coloured = rawStderr{a}, a.colour(a.err, "1", "x") != "x"
 	}
 	return alert.New(cfg)
+}
+
+// rawStderr is stderr also while the terminal is in raw mode, where a line feed alone does not begin a line.
+type rawStderr struct{ a *app }
+
+func (r rawStderr) Write(b []byte) (int, error) {
+	if r.a.restore.Load() == nil {
+		return r.a.err.Write(b)
+	}
+	if _, err := r.a.err.Write(bytes.ReplaceAll(b, []byte("\n"), []byte("\r\n"))); err != nil {
+		return 0, err
+	}
+	return len(b), nil
 }
 
 // audit appends an event that no run writes.

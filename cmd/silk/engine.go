@@ -48,8 +48,13 @@ func (a *app) openHost() (*host, error) {
 }
 
 // engine makes the engine that takes runs through their life. The caller closes it.
-func (h *host) engine() (*run.Engine, error) {
+func (a *app) engine(h *host) (*run.Engine, error) {
+	sinks, err := a.alerts(h)
+	if err != nil {
+		return nil, err
+	}
 	return run.New(run.Config{
+		Alert:    sinks.Raise,
 		Home:     h.home,
 		Decide:   h.decide,
 		Drivers:  h.tools.Drivers,

@@ -48,7 +48,7 @@ func (a *app) plan(f *runFlags, cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	engine, err := h.engine()
+	engine, err := a.engine(h)
 	if err != nil {
 		return err
 	}

@@ -47,6 +47,7 @@ Exit status: the program's own, 128+s after signal s, 124 timeout, 137 out of me
 	c.Flags().StringVar(&f.artifacts, "artifacts", "", "`DIR` that receives copies of the artifacts")
 	c.Flags().BoolVar(&a.json, "json", false, "print one JSON object at the end, and nothing else on stdout")
 	c.Flags().BoolVar(&a.jsonl, "jsonl", false, "print JSON lines: started unless refused, output as it arrives, denial or violation if there is one, exit with the outcome")
+	c.Flags().BoolVar(&f.events, "events", false, "with --jsonl: print also what was seen in the sandbox (opens, execs, sockets, ...) as it happens")
 	c.Flags().BoolVar(&f.trace, "trace-start", false, "show on stderr what the start of the sandbox took")
 	return c
 }
@@ -60,7 +61,7 @@ func (a *app) run(f *runFlags, cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	engine, err := h.engine()
+	engine, err := a.engine(h)
 	if err != nil {
 		return err
 	}
@@ -91,7 +92,7 @@ func (a *app) run(f *runFlags, cmd *cobra.Command, args []string) error {
 		lost = s.lost
 	}
 	plan, _ := h.decide(req) // as the engine did; the outcome has its refusal
-	unsaid := a.show(f, outcome, told{plan: plan, guessed: f.guessed}, lost)
+	unsaid := a.show(f, outcome, told{plan: plan, guessed: f.guessed, alerted: !h.config.alerts.quiet}, lost)
 	if f.trace {
 		trace.print(a.err)
 	}
@@ -121,8 +122,8 @@ func (a *app) show(f *runFlags, o run.Outcome, t told, lost error) (err error) {
 	if a.json {
 		err = a.printOutcome(o)
 	}
-	if o.Kind != run.OK {
-		a.errorf("%s", a.bold(sentence(o, t)))
+	if text := sentence(o, t); text != "" {
+		a.errorf("%s", a.bold(text))
 	}
 	if notes := limitNotes(o, t.plan.Limits); notes != "" {
 		a.errorf("%s", notes)

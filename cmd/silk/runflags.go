@@ -24,6 +24,7 @@ type runFlags struct {
 	artifacts               string
 	interactive, terminal   bool
 	trace                   bool
+	events                  bool // --events
 
 	guessed string // the language that code got because nothing named one; set by request
 }

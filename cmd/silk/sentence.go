@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/driver/rules"
+	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/profile"
 	"github.com/silk-sandbox/silk/run"
 )
@@ -17,12 +17,15 @@ import (
 type told struct {
 	plan    policy.Plan // zero if it was refused
 	guessed string      // the language that code got because nothing named one
+	alerted bool        // a violation has been told on stderr
 }
 
-// sentence says in one line how a run ended that was not ok: the outcome, the rule, and what the user can do. Text that
-// the program may have chosen is quoted.
+// sentence says in one line how a run ended that was not ok: the outcome, the rule, and what the user can do. It is empty
+// if there is nothing to say. Text that the program may have chosen is quoted.
 func sentence(o run.Outcome, t told) string {
 	switch o.Kind {
+	case run.OK:
+		return ""
 	case run.Failed:
 		return failedSentence(o, t)
 	case run.Timeout:
@@ -30,15 +33,7 @@ func sentence(o run.Outcome, t told) string {
 	case run.OOM:
 		return "oom: " + o.Message + "; raise the limit with --memory"
 	case run.Violated:
-		s := fmt.Sprintf("violated: rule %s: %s", o.Rule, o.Syscall)
-		if o.Argument != "" {
-			s += fmt.Sprintf(" %q", o.Argument)
-		}
-		s += "; the sandbox was ended before it had an effect"
-		if o.Rule == policy.RuleNetwork && t.plan.Network != profile.NetworkLoopback {
-			s += "; --net loopback allows sockets inside the sandbox"
-		}
-		return s
+		return violatedSentence(o, t)
 	case run.Denied:
 		return trimPrefix("denied: ", o.Message)
 	case run.Canceled:
@@ -47,6 +42,18 @@ func sentence(o run.Outcome, t told) string {
 		return trimPrefix("error: ", o.Message)
 	}
 	return string(o.Kind) + tail(": ", o.Message)
+}
+
+// violatedSentence is what an alert leaves to say.
+func violatedSentence(o run.Outcome, t told) string {
+	var parts []string
+	if !t.alerted {
+		parts = append(parts, fmt.Sprintf("violated: rule %s: %s %q; the sandbox was ended before it had an effect", o.Rule, o.Syscall, o.Argument))
+	}
+	if o.Rule == rules.NetworkInet {
+		parts = append(parts, "--net loopback allows sockets inside the sandbox")
+	}
+	return strings.Join(parts, "; ")
 }
 
 func failedSentence(o run.Outcome, t told) string {

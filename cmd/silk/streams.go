@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"unicode/utf8"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/silk-sandbox/silk/internal/cleanup"
 	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/run"
+	"github.com/silk-sandbox/silk/watch"
 )
 
 // streams connects one run to the user: stdin, live output, the terminal.
@@ -43,6 +45,8 @@ func (a *app) streams(f *runFlags, req *policy.Request) (_ *streams, err error) 
 		return nil, err
 	}
 	switch {
+	case f.events && !a.jsonl:
+		return nil, usagef("--events needs --jsonl")
 	case f.terminal && f.stdin != "" && f.stdin != "-":
 		return nil, usagef("-t needs your terminal as stdin, so --stdin %s cannot be used with it", f.stdin)
 	case f.terminal && (a.json || !isTerminal(a.in)):
@@ -78,7 +82,10 @@ func (a *app) streams(f *runFlags, req *policy.Request) (_ *streams, err error) 
 
 	// A reader that goes away ends the run, not silk: the run must still be recorded.
 	signal.Ignore(syscall.SIGPIPE)
+	var mu sync.Mutex // events arrive beside frames
 	write := func(w io.Writer, data []byte) {
+		mu.Lock()
+		defer mu.Unlock()
 		if s.lost != nil {
 			return
 		}
@@ -92,6 +99,9 @@ func (a *app) streams(f *runFlags, req *policy.Request) (_ *streams, err error) 
 	case a.jsonl:
 		s.io.OnStart = func(started run.Started) { write(a.out, jsonLine(startedFrame{"started", started})) }
 		s.io.OnFrame = func(frame run.Frame) { write(a.out, outputLine(frame)) }
+		if f.events {
+			s.io.OnEvent = func(e watch.Event) { write(a.out, jsonLine(eventFrame{"event", e})) }
+		}
 	case a.json:
 	default:
 		s.io.OnFrame = func(frame run.Frame) {
@@ -120,6 +130,12 @@ type outputFrame struct {
 	Offset  int64   `json:"offset"`
 	Data    *string `json:"data,omitempty"`
 	B64     []byte  `json:"b64,omitempty"` // when the bytes are not valid UTF-8 on their own
+}
+
+// eventFrame is something that was seen in the sandbox.
+type eventFrame struct {
+	Type string `json:"type"` // "event"
+	watch.Event
 }
 
 // denialFrame comes before the exit of a run that was denied.
