@@ -137,7 +137,7 @@ func odd(dir string) (found []string) {
 		found = append(found, fmt.Sprintf("look at artifacts: %v", err))
 	}
 	if files > mostArtifacts || bytes > mostArtifactBytes {
-		found = append(found, fmt.Sprintf("%d artifacts of %d bytes were copied", files, bytes))
+		found = append(found, fmt.Sprintf("%d artifacts with %d bytes were copied", files, bytes))
 	}
 	return found
 }

@@ -77,6 +77,9 @@ func (a *app) selftest(f selftestFlags) error {
 	if err = errors.Join(err, h.close()); err != nil {
 		return err
 	}
+	if report.Totals[selftest.Broken] == len(rows) { // nothing was shown
+		return &hostError{fmt.Errorf("attack sandboxes: %s", strings.Join(report.Rows[0].Problems, "; "))}
+	}
 	if err := a.showSelftest(report); err != nil {
 		return err
 	}
