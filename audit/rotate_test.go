@@ -4,6 +4,7 @@ package audit
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -27,7 +28,7 @@ import (
 // small moves all but ten events, in files of ten.
 var small = Policy{MaxBytes: 2900, Keep: 10}
 
-// long is a store whose trail has n events, each of which counts 298 bytes.
+// long is a store whose trail has n events, each of which counts a little less than 300 bytes.
 func long(t *testing.T, n int) *store.DB {
 	t.Helper()
 	db := open(t, path(t))
@@ -256,6 +257,8 @@ func TestOneRotationAtATime(t *testing.T) {
 // A rotation that is cancelled between two steps leaves a whole trail, and the next one finishes it.
 func TestRotateStopsWhenCanceled(t *testing.T) {
 	db := long(t, 50)
+	one := list(t, db, Filter{Limit: 1})[0]
+	policy := Policy{MaxBytes: 10*one.size() + 1, Keep: 10} // not due for the ten that stay
 	head := verified(t, db).Head
 	ctx, cancel := context.WithCancel(t.Context())
 	defer func(old func(string)) { atStep = old }(atStep)
@@ -267,10 +270,10 @@ func TestRotateStopsWhenCanceled(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Rotate(ctx, db, small); !errors.Is(err, context.Canceled) {
+	if _, err := Rotate(ctx, db, policy); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
-	if got := verified(t, db).Head; got != head || inTable(t, db) != 20 {
+	if got := verified(t, db).Head; got != head || inTable(t, db) != 17 {
 		t.Errorf("head %+v, want %+v; %d events in the table", got, head, inTable(t, db))
 	}
 	if events := list(t, db, Filter{}); len(events) != 50 {
@@ -279,9 +282,29 @@ func TestRotateStopsWhenCanceled(t *testing.T) {
 	if events, err := After(t.Context(), db, 0, 100); err != nil || len(events) != 50 {
 		t.Errorf("%d events are read, %v, want each once", len(events), err)
 	}
-	rotate(t, db, small)
+	rotate(t, db, policy)
 	if n := inTable(t, db); n != 10 || verified(t, db).Head != head {
 		t.Errorf("%d events are left in the table, want 10", n)
+	}
+}
+
+// A file that was not listed when its maker died is cleared away, also when the next rotation makes others.
+func TestUnlistedFileIsRemoved(t *testing.T) {
+	db := long(t, 50)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer func(old func(string)) { atStep = old }(atStep)
+	atStep = func(step string) {
+		if step == "file is durable" {
+			cancel()
+		}
+	}
+	if _, err := Rotate(ctx, db, small); !errors.Is(err, context.Canceled) || len(files(t, db)) != 1 {
+		t.Fatalf("got %v, files %v", err, files(t, db))
+	}
+	atStep = func(string) {}
+	did := rotate(t, db, Policy{MaxBytes: 5000, Keep: 10})
+	if names := files(t, db); !slices.Equal(names, did.Segments) || len(names) == 0 {
+		t.Errorf("files %v, want %v", names, did.Segments)
 	}
 }
 
@@ -417,6 +440,67 @@ func TestSegmentsAreAppendOnly(t *testing.T) {
 	}
 	if got := verified(t, db).Seq; got != 50 {
 		t.Errorf("the trail ends with %d", got)
+	}
+}
+
+// What a segment was stays, also while it goes.
+func TestRemovedSegmentsAreNotRewritten(t *testing.T) {
+	db := long(t, 30)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer func(old func(string)) { atStep = old }(atStep)
+	atStep = func(step string) {
+		if step == "removal is recorded" {
+			cancel()
+		}
+	}
+	policy := small
+	policy.Retention = time.Nanosecond
+	if _, err := Rotate(ctx, db, policy); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v", err)
+	}
+	for _, set := range []string{"last_hash = 'x'", "first_seq = 0", "newest = 0", "sealed_at = 0", "last_seq = 11", "last_seq = 11, last_hash = 'x'"} {
+		if _, err := db.Exec("UPDATE audit_segments SET state = 'removed', " + set + " WHERE last_seq = 10"); err == nil || !strings.Contains(err.Error(), "append-only") {
+			t.Errorf("SET %s: %v", set, err)
+		}
+	}
+	if did := rotate(t, db, policy); len(did.Segments) > 0 || len(files(t, db)) > 0 {
+		t.Errorf("the next rotation did %+v, left %v", did, files(t, db))
+	}
+}
+
+// A store of the first version keeps its trail, which moves into files as any other.
+func TestUpgrade(t *testing.T) {
+	first, err := os.ReadFile("../store/migrations/0001_runs_and_audit.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := sql.Open("sqlite", path(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file string
+	if _, err := old.Exec(string(first) + "PRAGMA user_version = 1"); err != nil {
+		t.Fatal(err)
+	}
+	events := list(t, long(t, 50), Filter{})
+	slices.Reverse(events)
+	for _, e := range events {
+		if _, err := old.Exec("INSERT INTO audit_events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", e.ID, e.Timestamp, e.Run, string(e.Name), string(e.Data), e.CreatedAt, e.Seq, e.PrevHash, e.Hash); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := old.QueryRow("SELECT file FROM pragma_database_list").Scan(&file); err != nil {
+		t.Fatal(err)
+	}
+	if err := old.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db := open(t, file)
+	if did := rotate(t, db, small); len(did.Segments) != 4 {
+		t.Errorf("it moved %+v", did)
+	}
+	if got := verified(t, db, Head{50, events[49].Hash}); got.Segments != 4 {
+		t.Errorf("got %+v", got)
 	}
 }
 

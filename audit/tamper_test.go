@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -242,6 +243,27 @@ func TestVerifyFindsForgery(t *testing.T) {
 		{"an event of the table is changed", func(f forger) { f.exec("UPDATE audit_events SET data = '{}' WHERE seq = 45") }, 45, "does not match its hash"},
 		{"the table is emptied", func(f forger) { f.exec("DELETE FROM audit_events") }, 41, "always in the table"},
 		{"the database is another one", func(f forger) { f.exec("DELETE FROM audit_events; DELETE FROM audit_segments") }, 1, "later events than the database knows"},
+		{"a moved event is back in the table, changed, and the table made anew after it", func(f forger) {
+			events := list(f.T, f.db, Filter{Limit: 11}) // 50 to 40
+			prev := ""
+			insert := "DELETE FROM audit_events;"
+			for i := len(events) - 1; i >= 0; i-- {
+				e := events[i]
+				if prev == "" {
+					harmless(&e)
+				} else {
+					e.PrevHash = prev
+				}
+				var err error
+				if e.Hash, err = e.sum(); err != nil {
+					f.Fatal(err)
+				}
+				prev = e.Hash
+				insert += fmt.Sprintf("INSERT INTO audit_events VALUES ('%s', %d, '%s', '%s', '%s', %d, %d, '%s', '%s');",
+					e.ID, e.Timestamp, e.Run, e.Name, e.Data, e.CreatedAt, e.Seq, e.PrevHash, e.Hash)
+			}
+			f.exec(insert)
+		}, 40, "not the event that its segment ends with"},
 		{"a moved event is back in the table, changed", func(f forger) {
 			f.exec("INSERT INTO audit_events SELECT 'x', timestamp, intent_id, event, data, created_at, 40, prev_hash, 'x' FROM audit_events WHERE seq = 41")
 		}, 40, "does not match its hash"},
