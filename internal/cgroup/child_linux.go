@@ -17,7 +17,8 @@ var children atomic.Int64
 
 // Child makes a group of version 2 below the one that a process is in, without limits of its own: it is for telling the
 // process and its descendants from others, and for killing them at once. It can be had where the controllers are those of
-// version 1, if only the file system is mounted. The error is [ErrUnavailable] with the reason.
+// version 1, if only the file system is mounted; there [Root.Sweep] removes it if its maker died. Where all is version 2 it
+// is below a container's group, and goes with that. The error is [ErrUnavailable] with the reason.
 func Child(pid int) (*Group, error) {
 	self, err := current()
 	if err != nil {

@@ -82,7 +82,7 @@ func TestAlarm(t *testing.T) {
 
 func TestAlarmOfSeccompKill(t *testing.T) {
 	w := opened(t, Config{}, 0)
-	for program, want := range map[string]uint64{"killed-by-seccomp": 1, "trapped-by-seccomp": 0} {
+	for program, want := range map[string]uint64{"killed-by-seccomp": 1, "trapped-by-seccomp": 0, "signal": 0} {
 		s, p := watched(t, w, true, program)
 		p.end(t)
 		n, first, err := s.Alarms()
@@ -140,8 +140,8 @@ func TestAlarmsAreCountedWithoutReader(t *testing.T) {
 	if n != noise || err != nil || first.Kind != watch.CapSet {
 		t.Errorf("Alarms() = %d, %+v, %v, want %d", n, first, err, noise)
 	}
-	if len(s.Events()) == 0 {
-		t.Error("none of them was sent")
+	if c, err := s.Counts(); err != nil || c.Delivered+c.Lost != 16 {
+		t.Errorf("Counts() = %+v, %v, want 16: the shared ring is for others too", c, err)
 	}
 	// One that does not read takes nothing from another.
 	other, q := watched(t, w, true, "calls")
@@ -156,15 +156,21 @@ func TestAlarmsAreCountedWithoutReader(t *testing.T) {
 func TestAlarmByCgroup(t *testing.T) {
 	w := opened(t, Config{}, 0)
 	p, other := start(t, "wait"), start(t, "calls")
-	g, err := cgroup.Child(p.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := g.Remove(t.Context()); err != nil {
-			t.Error(err)
+	var g *cgroup.Group
+	for range 3 { // one below the other
+		var err error
+		if g, err = cgroup.Child(p.Process.Pid); err != nil {
+			t.Fatal(err)
 		}
-	}()
+		defer func(g *cgroup.Group) {
+			if err := g.Remove(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}(g)
+		if err := g.Add(p.Process.Pid); err != nil {
+			t.Fatal(err)
+		}
+	}
 	s, err := w.Watch(p.Process.Pid, g.Path())
 	if err != nil {
 		t.Fatal(err)
@@ -240,6 +246,31 @@ func TestKillFindsEverybody(t *testing.T) {
 	state := p.end(t)
 	if status := state.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGKILL {
 		t.Errorf("it ended with %v", state)
+	}
+}
+
+// TestDoomedDieAtTheirNextCall: what Kill begins with ends a process before it is found.
+func TestDoomedDieAtTheirNextCall(t *testing.T) {
+	w := opened(t, Config{}, 0)
+	s, p := watched(t, w, false, "calls")
+	other, q := watched(t, w, false, "calls")
+	if err := s.doom(); err != nil {
+		t.Fatal(err)
+	}
+	if said := p.tell(t, "capset"); said != "" {
+		t.Errorf("it said %q", said)
+	}
+	if said := q.tell(t, "capset"); said != "did capset" {
+		t.Errorf("the one beside said %q", said)
+	}
+	p.end(t)
+	q.end(t)
+	if err := errors.Join(s.Close(), other.Close()); err != nil {
+		t.Error(err)
+	}
+	var dooming uint32
+	if err := w.kernel.Dooming.Get(&dooming); err != nil || dooming != 0 {
+		t.Errorf("%d scopes are being killed (%v), want none", dooming, err)
 	}
 }
 
@@ -390,6 +421,11 @@ func TestKilledWatcherLeavesNothing(t *testing.T) {
 	}
 	if err := root.Sweep(t.Context()); err != nil {
 		t.Error(err)
+	}
+	if root.Version == 2 { // see cgroup.Child
+		if err := os.Remove(group); err != nil {
+			t.Error(err)
+		}
 	}
 	if _, err := os.Stat(group); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%s is still there: %v", group, err)

@@ -79,14 +79,14 @@ var programs = map[string]func(args []string){
 			call(unix.SYS_OPENAT, at, path, 0)
 		}
 	},
-	"thread": func([]string) { // of a sandbox's kernel
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			runtime.LockOSThread()
-			call(unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_STREAM, 0)
-		}()
-		<-done
+	"thread": func([]string) { // one that there was before it was watched
+		early <- struct{}{}
+		<-early
+	},
+	"signal": func([]string) { // SIGSYS that does not come from seccomp
+		var action [4]uint64 // struct sigaction: SIG_DFL
+		call(unix.SYS_RT_SIGACTION, uintptr(unix.SIGSYS), ptr(&action), 0, 8)
+		call(unix.SYS_KILL, uintptr(unix.Getpid()), uintptr(unix.SIGSYS))
 	},
 	"wait": func([]string) { _, _ = io.ReadAll(os.Stdin) },
 	"calls": func([]string) { // one kind for each line
@@ -165,6 +165,15 @@ var inet = [16]byte{unix.AF_INET, 0, 443 >> 8, 443 & 0xff, 192, 0, 2, 1}
 func TestMain(m *testing.M) {
 	if program := programs[os.Getenv(envProgram)]; program != nil {
 		runtime.LockOSThread()
+		ready := make(chan struct{})
+		go func() {
+			runtime.LockOSThread()
+			close(ready)
+			<-early
+			call(unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_STREAM, 0)
+			early <- struct{}{}
+		}()
+		<-ready
 		if _, err := os.Stdin.Read(make([]byte, 1)); err != nil && !errors.Is(err, io.EOF) {
 			fmt.Println(err)
 			os.Exit(1)
@@ -174,6 +183,9 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(m.Run())
 }
+
+// early lets a thread go on that every program has before it waits for its byte.
+var early = make(chan struct{})
 
 // keep holds what system calls point to.
 var keep []any
@@ -285,7 +297,8 @@ type standIn struct {
 func start(t *testing.T, program string, args ...string) *standIn {
 	t.Helper()
 	s := &standIn{Cmd: exec.CommandContext(t.Context(), os.Args[0], args...)}
-	s.Env = append(os.Environ(), envProgram+"="+program)
+	// Go's runtime looks for changed limits of its control group now and then.
+	s.Env = append(os.Environ(), envProgram+"="+program, "GODEBUG=containermaxprocs=0,updatemaxprocs=0")
 	s.Stderr = os.Stderr
 	if program == "trapped-by-seccomp" { // Go's runtime says what it dies of
 		s.Stderr = nil
