@@ -48,12 +48,7 @@ type DB struct {
 // brings its schema up to date. The directory must exist. Errors say what is wrong with the file and what to do.
 func Open(ctx context.Context, path string) (_ *DB, err error) {
 	defer func() { err = explain(path, err) }()
-	// SQLite would make the file with the umask's permissions; its -wal and -shm take over the permissions of the file.
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := f.Close(); err != nil {
+	if err := create(path); err != nil {
 		return nil, err
 	}
 	abs, err := filepath.Abs(path)
@@ -80,6 +75,24 @@ func Open(ctx context.Context, path string) (_ *DB, err error) {
 		return nil, errors.Join(err, pool.Close())
 	}
 	return db, nil
+}
+
+// create makes the file if it is not there: SQLite would make it with the umask's permissions; its -wal and -shm take over
+// the permissions of the file. One that is there is not opened, since closing it would drop the locks of every connection
+// that this process has to it (fcntl(2), "Record locking"), and another process would take the store for its own.
+func create(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err == nil {
+		return f.Close()
+	}
+	if !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	info, err := os.Stat(path)
+	if err == nil && info.IsDir() {
+		err = fmt.Errorf("%s is a directory", path)
+	}
+	return err
 }
 
 // ready migrates, and tries again while another process holds a lock: the first change of a new file to WAL needs it
@@ -160,7 +173,7 @@ func (db *DB) View(ctx context.Context, read func(tx *sql.Tx) error) (err error)
 func (db *DB) Sync() (err error) {
 	defer func() { err = explain(db.path, err) }()
 	// What is not in the log has been moved into the database, and synced, by a checkpoint. The database file itself must
-	// not be opened here: closing it would drop SQLite's own locks on it (fcntl(2), "Record locking").
+	// not be opened here, see create.
 	f, err := os.OpenFile(db.path+"-wal", os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil

@@ -178,6 +178,40 @@ func TestFaultsSayWhatToDo(t *testing.T) {
 	}
 }
 
+// View sees one moment, and does not keep others from writing.
+func TestView(t *testing.T) {
+	db := open(t, filepath.Join(t.TempDir(), FileName))
+	rows := func(tx *sql.Tx) (n int) {
+		t.Helper()
+		if err := tx.QueryRow("SELECT count(*) FROM runs").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	boom := errors.New("boom")
+	err := db.View(t.Context(), func(tx *sql.Tx) error {
+		if n := rows(tx); n != 0 {
+			t.Errorf("%d rows", n)
+		}
+		if err := db.Update(t.Context(), insert(t.Context(), "a")); err != nil {
+			t.Errorf("a write meanwhile: %v", err)
+		}
+		if n := rows(tx); n != 0 {
+			t.Errorf("%d rows, which came later", n)
+		}
+		return boom
+	})
+	if !errors.Is(err, boom) || err.Error() != "boom" {
+		t.Errorf("got %v", err)
+	}
+	if n := count(t, db); n != 1 {
+		t.Errorf("%d rows, want 1", n)
+	}
+	if err := db.Sync(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestDamageShows destroys pages of a store that has content.
 func TestDamageShows(t *testing.T) {
 	path := filepath.Join(t.TempDir(), FileName)
