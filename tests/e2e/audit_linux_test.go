@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/silk-sandbox/silk/alert"
 	"github.com/silk-sandbox/silk/audit"
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/driver/drivertest"
@@ -25,6 +26,7 @@ import (
 type disk struct {
 	*testing.T
 	dir, home string
+	alerts    []alert.Alert
 }
 
 func newDisk(t *testing.T, size string) *disk {
@@ -86,6 +88,7 @@ func (d *disk) use(io run.IO, ops ...string) (run.Outcome, error) {
 	fake := &drivertest.Fake{}
 	engine, err := run.New(run.Config{
 		Home: d.home, Drivers: []driver.Driver{fake}, Images: noImage{},
+		Alert: func(_ context.Context, a alert.Alert) error { d.alerts = append(d.alerts, a); return nil },
 		Decide: func(req policy.Request) (policy.Plan, error) {
 			return policy.Decide(req, profile.Profile{Name: "test", Image: "test", Network: "deny", Limits: profile.Defaults}, policy.Grants{})
 		},
@@ -174,6 +177,9 @@ func TestDiskThatFillsDuringARun(t *testing.T) {
 			out, err := d.use(run.IO{OnStart: func(run.Started) { d.fill() }}, test.op)
 			if out.Kind != test.kind || out.Reason != test.reason || err == nil || !strings.Contains(err.Error(), "record run") {
 				t.Errorf("got %+v, %v; want %s, and that it could not be recorded", out, err, test.kind)
+			}
+			if (test.kind == run.Violated) != (len(d.alerts) == 1) {
+				t.Errorf("alerts: %v", d.alerts) // above all when the trail has none
 			}
 			if test.kind == run.Error && !strings.Contains(out.Message, "the program itself ended") {
 				t.Errorf("it says %q", out.Message)
