@@ -307,18 +307,36 @@ func TestScopesAreReused(t *testing.T) {
 }
 
 func TestCheckNoticesDetachedPrograms(t *testing.T) {
-	for i := range 2 { // entry and exit of system calls
-		w := opened(t, Config{}, 0)
-		if err := w.Check(); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.links[i].Close(); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Check(); err == nil {
-			t.Errorf("Check() says nothing of program %d, which is gone", i)
-		}
-		w.links = slices.Delete(w.links, i, i+1)
+	for _, test := range []struct {
+		name  string
+		at    int  // in links
+		known bool // its descriptor is asked, else only what it saw of our calls tells
+	}{
+		{"entry of system calls", 0, false},
+		{"exit of system calls", 1, false},
+		{"births", 2, true},
+		{"ends", 3, true},
+		{"signals", 4, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := opened(t, Config{}, 0)
+			if err := w.Check(); err != nil {
+				t.Fatal(err)
+			}
+			l := w.links[test.at]
+			if !test.known {
+				w.links = slices.Delete(w.links, test.at, test.at+1)
+			}
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Check(); err == nil {
+				t.Error("Check() = nil")
+			}
+			if test.known {
+				w.links = slices.Delete(w.links, test.at, test.at+1)
+			}
+		})
 	}
 }
 

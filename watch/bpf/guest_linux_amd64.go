@@ -44,7 +44,9 @@ func (w *Watcher) Guest(ctx context.Context, pid int, release io.Writer) (_ *Sco
 	if err := w.tagTree(pid, s.tag()); err != nil {
 		return nil, err
 	}
-	if err := s.enclose(pid); err != nil {
+	if w.tagOnly {
+		w.config.Logger.Warn("a guest is watched by its tag alone", "pid", pid)
+	} else if err := s.enclose(pid); err != nil {
 		w.config.Logger.Warn("a guest is watched by its tag alone", "pid", pid, "error", err)
 	}
 	if err := context.Cause(ctx); err != nil {

@@ -207,6 +207,31 @@ func TestGuestCannotLeave(t *testing.T) {
 	}
 }
 
+// TestGuestByTagAlone: where no control group can be had.
+func TestGuestByTagAlone(t *testing.T) {
+	w := opened(t, Config{}, 0)
+	p := start(t, "leave", os.DevNull, "/left")
+	w.tagOnly = true
+	s, err := w.Guest(t.Context(), p.Process.Pid, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pids, err := s.Processes(); s.Cgroup() != "" || err != nil || !slices.Equal(pids, []int{p.Process.Pid}) {
+		t.Errorf("Cgroup() = %q, Processes() = %v, %v", s.Cgroup(), pids, err)
+	}
+	if _, err := p.stdin.Write([]byte{'\n'}); err != nil {
+		t.Fatal(err)
+	}
+	events := collect(s)
+	p.end(t)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := words(<-events); !slices.Contains(got, "openat||/left") {
+		t.Errorf("what its child did was not seen: %q", got)
+	}
+}
+
 // TestGuestByCgroup: a process that others put into the guest's control group belongs to the guest, also when it has left.
 func TestGuestByCgroup(t *testing.T) {
 	w := opened(t, Config{}, 0)

@@ -174,6 +174,7 @@ func TestMain(m *testing.M) {
 			early <- struct{}{}
 		}()
 		<-ready
+		fmt.Println("ready")
 		if _, err := os.Stdin.Read(make([]byte, 1)); err != nil && !errors.Is(err, io.EOF) {
 			fmt.Println(err)
 			os.Exit(1)
@@ -319,6 +320,9 @@ func start(t *testing.T, program string, args ...string) *standIn {
 		_ = s.Process.Kill()
 		_ = s.Wait()
 	})
+	if line, err := s.stdout.ReadString('\n'); line != "ready\n" {
+		t.Fatalf("%s said %q: %v", program, line, err)
+	}
 	return s
 }
 

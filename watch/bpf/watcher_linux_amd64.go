@@ -31,6 +31,7 @@ type Watcher struct {
 	adopter    *link.Iter
 	adopting   sync.Mutex // over the variables of adopter
 	threadFlag int        // pidfdThread; a test has another
+	tagOnly    bool       // a test: guests get no control group
 
 	checking sync.Mutex
 
