@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"io/fs"
+	"math"
 	"os"
 	"os/exec"
 	"regexp"
@@ -181,5 +182,29 @@ func TestMeter(t *testing.T) {
 	}
 	if _, err := os.Stat(m.dir); m.dir != "" && !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%s is still there: %v", m.dir, err)
+	}
+}
+
+// The interval is that of tables of the sign test: of 30 values the 10th and the 21st.
+func TestInterval(t *testing.T) {
+	for _, test := range []struct {
+		n         int
+		low, high float64
+	}{{6, 1, 6}, {10, 2, 9}, {15, 4, 12}, {30, 10, 21}, {40, 14, 27}} {
+		var values []float64
+		for i := range test.n {
+			values = append(values, float64((i*7)%test.n+1))
+		}
+		slices.Sort(values)
+		values = slices.Compact(values)
+		if len(values) != test.n { // 7 divides n: any order will do
+			t.Fatalf("n = %d has no such order", test.n)
+		}
+		if low, high := interval(values); low != test.low || high != test.high {
+			t.Errorf("of %d values: %v - %v, want %v - %v", test.n, low, high, test.low, test.high)
+		}
+	}
+	if low, high := interval([]float64{1, 2, 3, 4, 5}); !math.IsInf(low, -1) || !math.IsInf(high, 1) {
+		t.Errorf("five values have an interval: %v - %v", low, high)
 	}
 }

@@ -32,6 +32,7 @@ type config struct {
 	runsc  string
 	home   string // state directory of silk, with the lab images
 	n      int    // rounds of cold starts
+	pairs  int    // pairs for what policy costs
 	crowd  int    // sandboxes at once
 	parts  string // comma-separated; empty: all
 }
@@ -44,8 +45,9 @@ func main() {
 	flag.StringVar(&cfg.runsc, "runsc", "bin/runsc", "stock runsc's `BINARY`")
 	flag.StringVar(&cfg.home, "home", os.Getenv("SILK_HOME"), "state `DIR` with the lab images")
 	flag.IntVar(&cfg.n, "n", 15, "rounds of cold starts")
+	flag.IntVar(&cfg.pairs, "pairs", 30, "pairs of runs for what policy and watching cost")
 	flag.IntVar(&cfg.crowd, "crowd", 50, "sandboxes at once")
-	flag.StringVar(&cfg.parts, "only", "", "only these `PARTS`: starts,warm,flow,memory,inside")
+	flag.StringVar(&cfg.parts, "only", "", "only these `PARTS`: starts,warm,flow,memory,inside,overhead")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := bench(ctx, cfg)
@@ -180,6 +182,13 @@ func (r *report) measure(ctx context.Context, m *meter, cfg config, present []co
 	}
 	if wanted("inside") {
 		if r.inside, err = inside(ctx, m, present, roots); err != nil {
+			return err
+		}
+	}
+	silk := slices.IndexFunc(present, func(c contender) bool { return c.name == "silk" })
+	runsc := slices.IndexFunc(present, func(c contender) bool { return c.name == "runsc" })
+	if wanted("overhead") && silk >= 0 && runsc >= 0 {
+		if r.overhead, err = overhead(ctx, m, cfg.pairs, present[silk], present[runsc], roots); err != nil {
 			return err
 		}
 	}

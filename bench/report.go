@@ -11,17 +11,18 @@ import (
 
 // report is everything that was measured.
 type report struct {
-	date    string
-	n       int
-	machine machine
-	all     []contender // those that are missing included
-	starts  []comparison
-	warm    []comparison
-	flows   []flowed
-	single  []crowded
-	crowds  []crowded
-	inside  []comparison
-	trace   string // what silk run --trace-start says
+	date     string
+	n        int
+	machine  machine
+	all      []contender // those that are missing included
+	starts   []comparison
+	warm     []comparison
+	flows    []flowed
+	single   []crowded
+	crowds   []crowded
+	inside   []comparison
+	overhead []paired
+	trace    string // what silk run --trace-start says
 }
 
 const reportHead = `# Benchmarks
@@ -66,6 +67,8 @@ func (r report) write(w io.Writer) error {
 	if len(r.inside) > 0 {
 		r.writeInside(&b)
 	}
+	b.WriteString("\n")
+	r.writeOverhead(&b)
 	_, err := io.WriteString(w, strings.TrimRight(b.String(), "\n")+"\n")
 	return err
 }

@@ -51,22 +51,75 @@ func (g *guard) open(c *call, dirfd int32, addr hostarch.Addr, flags uint32, mod
 	}
 	defer root.DecRef(t)
 	defer start.DecRef(t)
-	follow := flags&linux.O_NOFOLLOW == 0 && flags&(linux.O_CREAT|linux.O_EXCL) != linux.O_CREAT|linux.O_EXCL
+	how := opening{flags: flags, mode: linux.FileMode(mode & (0o777 | linux.S_ISUID | linux.S_ISGID | linux.S_ISVTX) &^ t.FSContext().Umask())}
+	fd, v, where, err := g.openAtOnce(t, root, start, name, how)
+	if err != nil && !isInterrupt(err) && v.allows() {
+		fd, v, where, err = g.openStepwise(t, root, start, name, how)
+	}
+	if !v.allows() {
+		return g.settle(c, v, where)
+	}
+	if err != nil && linuxerr.Equals(linuxerr.ENOSPC, err) {
+		g.full(where)
+	}
+	g.seen(c, where, err)
+	return uintptr(fd), nil, err
+}
+
+// opening is how a file is to be opened.
+type opening struct {
+	flags uint32
+	mode  linux.FileMode
+}
+
+func (h opening) options() *vfs.OpenOptions {
+	return &vfs.OpenOptions{Flags: h.flags | linux.O_LARGEFILE, Mode: h.mode}
+}
+
+// openAtOnce opens as the Sentry itself would and judges what was opened: what that is cannot change any more, and there is
+// no descriptor yet. An open as such has an effect only where files may be made or cut, and there all is allowed.
+//
+// Its error says nothing about policy: what could not be opened may be forbidden, and openStepwise has the answer.
+func (g *guard) openAtOnce(t *kernel.Task, root, start vfs.VirtualDentry, name string, how opening) (fd int32, v verdict, where string, err error) {
+	file, err := t.Kernel().VFS().OpenAt(t, t.Credentials(), &vfs.PathOperation{
+		Root: root, Start: start, Path: fspath.Parse(name), FollowFinalSymlink: how.flags&linux.O_NOFOLLOW == 0,
+	}, how.options())
+	if err != nil {
+		return 0, v, "", err
+	}
+	return g.admit(t, file, how)
+}
+
+// admit judges what has been opened, which it takes over, and makes the descriptor.
+func (g *guard) admit(t *kernel.Task, file *vfs.FileDescription, how opening) (fd int32, v verdict, where string, err error) {
+	defer file.DecRef(t)
+	o, err := g.objectOf(t, file)
+	if err != nil {
+		return 0, v, "", err
+	}
+	if v = g.judge(t, o); !v.allows() {
+		return 0, v, o.path, nil
+	}
+	fd, err = t.NewFDFrom(0, file, kernel.FDFlags{CloseOnExec: how.flags&linux.O_CLOEXEC != 0})
+	return fd, v, o.path, err
+}
+
+// isInterrupt says whether an open waited, for the other end of a fifo say, and was called away.
+func isInterrupt(err error) bool {
+	return linuxerr.IsRestartError(err) || linuxerr.Equals(linuxerr.EINTR, err)
+}
+
+// openStepwise walks to the file itself, so that what is judged and what is opened is one thing also if it does not exist.
+func (g *guard) openStepwise(t *kernel.Task, root, start vfs.VirtualDentry, name string, how opening) (fd int32, v verdict, where string, err error) {
+	follow := how.flags&linux.O_NOFOLLOW == 0 && how.flags&(linux.O_CREAT|linux.O_EXCL) != linux.O_CREAT|linux.O_EXCL
 	for range maxWalks {
 		start.IncRef()
-		fd, v, where, err := g.openOnce(t, root, start, name, follow, flags, mode)
-		switch {
-		case !v.allows():
-			return g.settle(c, v, where)
-		case errors.Is(err, errBecameLink):
-			continue
-		case err != nil && linuxerr.Equals(linuxerr.ENOSPC, err):
-			g.full(where)
+		fd, v, where, err = g.openOnce(t, root, start, name, follow, how)
+		if !errors.Is(err, errBecameLink) {
+			return fd, v, where, err
 		}
-		g.seen(c, where, err)
-		return uintptr(fd), nil, err
 	}
-	return 0, nil, linuxerr.ELOOP
+	return 0, v, where, linuxerr.ELOOP
 }
 
 // settle does what a verdict that does not allow demands.
@@ -81,7 +134,7 @@ var errBecameLink = errors.New("a name has become a symbolic link")
 
 // openOnce walks, judges, opens, and judges what it has opened; only then is there a descriptor. An error of its own
 // stands beside a verdict that allows.
-func (g *guard) openOnce(t *kernel.Task, root, start vfs.VirtualDentry, name string, follow bool, flags uint32, mode uint) (fd int32, v verdict, where string, err error) {
+func (g *guard) openOnce(t *kernel.Task, root, start vfs.VirtualDentry, name string, follow bool, how opening) (fd int32, v verdict, where string, err error) {
 	w, d, err := g.walk(t, root, start, name, follow)
 	defer w.release()
 	where = d.path
@@ -96,26 +149,14 @@ func (g *guard) openOnce(t *kernel.Task, root, start vfs.VirtualDentry, name str
 	if d.magic && leadsToLink(t, where) {
 		return 0, v, where, linuxerr.ELOOP
 	}
-	file, err := t.Kernel().VFS().OpenAt(t, t.Credentials(), &vfs.PathOperation{Root: root, Start: d.dir, Path: fspath.Parse(d.name), FollowFinalSymlink: d.magic}, &vfs.OpenOptions{
-		Flags: flags | linux.O_LARGEFILE,
-		Mode:  linux.FileMode(mode & (0o777 | linux.S_ISUID | linux.S_ISGID | linux.S_ISVTX) &^ t.FSContext().Umask()),
-	})
+	file, err := t.Kernel().VFS().OpenAt(t, t.Credentials(), &vfs.PathOperation{Root: root, Start: d.dir, Path: fspath.Parse(d.name), FollowFinalSymlink: d.magic}, how.options())
 	if err != nil {
 		if follow && linuxerr.Equals(linuxerr.ELOOP, err) {
 			return 0, v, where, errBecameLink
 		}
 		return 0, v, where, err
 	}
-	defer file.DecRef(t)
-	o, err := g.objectOf(t, file)
-	if err != nil {
-		return 0, v, where, err
-	}
-	if v = g.judge(t, o); !v.allows() {
-		return 0, v, o.path, nil
-	}
-	fd, err = t.NewFDFrom(0, file, kernel.FDFlags{CloseOnExec: flags&linux.O_CLOEXEC != 0})
-	return fd, v, o.path, err
+	return g.admit(t, file, how)
 }
 
 // leadsToLink says whether a magic link is that of a descriptor which is a symbolic link itself (O_PATH and O_NOFOLLOW).

@@ -27,6 +27,7 @@ type guard struct {
 	network   driver.Network
 	noSpawn   bool
 	trees     []string // of the image, which programs may read
+	quick     []string // those of them that quickTrees names
 	box       *box
 	ended     atomic.Bool // the last message is being said
 	processes atomic.Int64
@@ -127,6 +128,7 @@ func (g *guard) flat(r rules.Rule) rule {
 // configure sets what the run asks for.
 func (g *guard) configure(b *box) {
 	g.box, g.network, g.noSpawn, g.trees = b, b.req.Network, b.req.NoSpawn, b.req.Trees
+	g.quick = quickTrees(g.trees)
 }
 
 func (g *guard) flags() driver.Flags {

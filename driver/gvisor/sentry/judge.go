@@ -32,12 +32,31 @@ func (g *guard) judge(t *kernel.Task, o object) verdict {
 	if o.path == "" && !o.anonymous {
 		return verdict{}
 	}
+	if coversAny(g.quick, o.path) && g.on(rules.FileImage) {
+		return verdict{rules.FileImage, rules.Allow}
+	}
 	for _, r := range fileRules {
 		if r.matches(g, t, o) && g.on(r.Name) {
 			return verdict{r.Name, r.Action}
 		}
 	}
 	return verdict{rules.FileUnlisted, rules.Kill} // not reached: the last rule matches everything
+}
+
+// quickTrees are the image's trees at the top, such as /usr, that no other rule says anything about: what lies there,
+// nearly all that is opened, need not be held against each rule.
+func quickTrees(trees []string) []string {
+	var names []string
+	for _, r := range rules.All() {
+		names = append(names, r.Files...)
+	}
+	for _, e := range rules.Startup() {
+		names = append(names, e.Name)
+	}
+	names = append(names, "/proc", "/sys", "/dev")
+	return slices.DeleteFunc(slices.Clone(trees), func(tree string) bool {
+		return path.Dir(tree) != "/" || slices.ContainsFunc(names, func(name string) bool { return rules.Covers(tree, name) || rules.Covers(name, tree) })
+	})
 }
 
 // fileRule is a rule about files and the question whether it is about a certain one.

@@ -70,7 +70,13 @@ func TestJudge(t *testing.T) {
 		"/dev/ttyS0":                         rules.FileDevice,
 		"/dev/tty":                           rules.FileStartup,
 	} {
-		got := g.judge(nil, object{path: name, directory: func() bool { return slices.Contains(directories, name) }})
+		o := object{path: name, directory: func() bool { return slices.Contains(directories, name) }}
+		got := g.judge(nil, o)
+		g.quick = quickTrees(g.trees)
+		if quick := g.judge(nil, o); quick != got {
+			t.Errorf("judge(%q) = %v with quick trees, %v without", name, quick, got)
+		}
+		g.quick = nil
 		if got.rule != want {
 			t.Errorf("judge(%q) = %q, want %q", name, got.rule, want)
 		}
@@ -80,6 +86,13 @@ func TestJudge(t *testing.T) {
 	}
 	if got := g.judge(nil, object{path: "/memfd:x (deleted)", anonymous: true}); got.rule != rules.FileAnonymous {
 		t.Errorf("a memfd is judged by %q", got.rule)
+	}
+}
+
+func TestQuickTrees(t *testing.T) {
+	got := quickTrees([]string{"/", "/usr", "/etc", "/etc/fonts", "/etc/hosts", "/lib", "/sys/x", "/dev/x", "/root/x", "/run", "/workspace/x"})
+	if want := []string{"/usr", "/lib"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
