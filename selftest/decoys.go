@@ -14,26 +14,24 @@ import (
 	"github.com/silk-sandbox/silk/internal/atomicfile"
 )
 
-// Decoys are things on the host that no row may find, reach or change: a file with a secret, a file that is copied in, and
-// services on a Unix socket and on the host's own loopback.
+// Decoys are things on the host that no row may find, reach or change: a file with a secret, a file that is copied in, a
+// directory that is mounted, with a file and links that lead out of it, and services on a Unix socket and on the host's own
+// loopback.
 type Decoys struct {
 	Host
 
-	copied    string // path of the file that is copied in
 	visits    atomic.Int64
 	listeners []net.Listener
 	serving   sync.WaitGroup
 }
 
-const (
-	secretText = "the host's secret\n"
-	copiedText = "copied in\n"
-)
+// decoyFiles are the files of Dir and their content.
+var decoyFiles = map[string]string{"secret": "the host's secret\n", "copied": "copied in\n", "mounted/file": "mounted\n"}
 
 // OpenDecoys puts decoys into dir, which exists and is absolute. variable is the name of an environment variable that this
 // process has. The caller closes them; the directory is the caller's.
 func OpenDecoys(dir, variable string) (_ *Decoys, err error) {
-	d := &Decoys{Host: Host{Variable: variable, Dir: dir}, copied: filepath.Join(dir, "copied")}
+	d := &Decoys{Host: Host{Variable: variable, Dir: dir}}
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("set up decoys: %w", errors.Join(err, d.Close()))
@@ -42,11 +40,18 @@ func OpenDecoys(dir, variable string) (_ *Decoys, err error) {
 	if d.Host.Name, err = os.Hostname(); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(
-		atomicfile.Write(filepath.Join(dir, "secret"), []byte(secretText), 0o644),
-		atomicfile.Write(d.copied, []byte(copiedText), 0o644),
-	); err != nil {
+	if err := os.Mkdir(filepath.Join(dir, "mounted"), 0o755); err != nil {
 		return nil, err
+	}
+	for name, text := range decoyFiles {
+		if err := atomicfile.Write(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			return nil, err
+		}
+	}
+	for name, target := range map[string]string{"out": "../secret", "far-out": filepath.Join(dir, "secret")} {
+		if err := os.Symlink(target, filepath.Join(dir, "mounted", name)); err != nil {
+			return nil, err
+		}
 	}
 	for _, at := range []struct{ network, address string }{
 		{"tcp", "127.0.0.1:0"}, {"unix", filepath.Join(dir, "socket")}, {"unix", "@" + filepath.Join(dir, "socket")},
@@ -86,7 +91,8 @@ func (d *Decoys) Close() error {
 
 // changed says which decoy was changed.
 func (d *Decoys) changed() (found []string) {
-	for path, want := range map[string]string{d.copied: copiedText, filepath.Join(d.Dir, "secret"): secretText} {
+	for name, want := range decoyFiles {
+		path := filepath.Join(d.Dir, name)
 		if got, err := os.ReadFile(path); err != nil || string(got) != want {
 			found = append(found, fmt.Sprintf("%s was changed (%v)", path, err))
 		}

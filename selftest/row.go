@@ -23,6 +23,7 @@ type Row struct {
 
 	Network  string         // as in policy.Request; empty: deny
 	NoSpawn  bool           //
+	Mounted  bool           // {dir}/mounted is mounted on /workspace/mounted
 	Limits   profile.Limits // zero fields: the profile's
 	Artifact bool           // artifacts are copied out, and looked at
 	Times    int            // runs, one after the other; 0: one
@@ -62,8 +63,8 @@ type Layer struct {
 // ID names a row in reports and for --only.
 func (r Row) ID() string { return r.Class + "/" + r.Name }
 
-// timeout bounds a row that says nothing of it. Rows take a tenth of a second; races and floods some seconds.
-const timeout = 20 * time.Second
+// timeout bounds a row that says nothing of it. Rows take a tenth of a second; races and floods a second or two.
+const timeout = time.Minute
 
 // program is where the attack program lies in the sandbox.
 const program = "/workspace/silk-attack"
@@ -80,6 +81,9 @@ func (r Row) Request(attack string, h Host) policy.Request {
 	}
 	if h.Dir != "" {
 		req.Files = append(req.Files, filepath.Join(h.Dir, "copied"))
+	}
+	if r.Mounted {
+		req.Mounts = []policy.Mount{{Source: filepath.Join(h.Dir, "mounted"), Target: policy.Workspace + "/mounted"}}
 	}
 	if req.Limits.Timeout == 0 {
 		req.Limits.Timeout = timeout
@@ -142,7 +146,7 @@ func wantOf(rule rules.Rule, more Want) want {
 type Host struct {
 	Name     string // {host-name}
 	Variable string // {variable}: name of an environment variable that silk itself has
-	Dir      string // {dir}: a directory that holds {dir}/secret, the socket {dir}/socket, on which somebody listens, and copied, which is copied in
+	Dir      string // {dir}: a directory with secret; socket, on which somebody listens; copied, which is copied in; mounted, see Decoys
 	Port     string // {port}: somebody listens there, on 127.0.0.1
 }
 

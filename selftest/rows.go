@@ -6,7 +6,7 @@ import "slices"
 func All() []Row { return all }
 
 var all = slices.Concat(
-	spellings(), links(), hardLinks(), openings(), kernelFiles(), hostFiles(), processFiles(), devices(), unlisted(), ordinaryFiles(), lookalikes(), readOnly(),
+	spellings(), links(), hardLinks(), openings(), kernelFiles(), hostFiles(), processFiles(), devices(), unlisted(), ordinaryFiles(), lookalikes(), readOnly(), mounted(),
 	sockets(), destinations(),
 	mounts(), newNamespaces(), identities(), kernelPrivileges(), otherProcesses(), probes(), hostSettings(), priorities(),
 	oneProcess(), execution(), races(),

@@ -215,3 +215,22 @@ func readOnly() []Row {
 		Row{Name: "a library cut short", Attack: do("truncate", "/usr/lib/os-release"), Want: Want{Errno: refused}},
 	)
 }
+
+// mounted is a directory of the host that the user shows to the run.
+func mounted() []Row {
+	const refused = "EROFS|EACCES|EPERM"
+	rows := class(
+		"a mounted directory", "", nil,
+		Row{Name: "its file, which is ordinary to read", Rule: rules.FileWorkspace, Attack: do("read", "/workspace/mounted/file"), Behind: behind(Layer{Want: unstarted, Why: programGone})},
+		Row{Name: "its file cut short", Attack: do("truncate", "/workspace/mounted/file"), Want: Want{Errno: refused}},
+		Row{Name: "its file removed", Attack: do("make", "remove", "/workspace/mounted/file"), Want: Want{Errno: refused}},
+		Row{Name: "a file made in it", Attack: do("write", "/workspace/mounted/attack"), Want: Want{Errno: refused}},
+		Row{Name: "a link out of it", Attack: do("read", "/workspace/mounted/out"), Want: Want{Errno: "ENOENT"}},
+		Row{Name: "a link to a place on the host", Attack: do("read", "/workspace/mounted/far-out"), Want: Want{Errno: "ENOENT"}},
+		Row{Name: "a place beside it", Attack: do("read", "/workspace/mounted/../../{dir}/secret"), Want: Want{Errno: "ENOENT"}},
+	)
+	for i := range rows {
+		rows[i].Mounted = true
+	}
+	return rows
+}

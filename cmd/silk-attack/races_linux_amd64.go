@@ -34,6 +34,10 @@ func raceAttacks() map[string]attack {
 
 const innocent = "innocent"
 
+// patience is how many times its rounds a race goes on for until both files have been met: on a busy machine the other
+// thread may have to wait for a processor.
+const patience = 100
+
 // race opens with open again and again while change runs in another thread.
 func race(rounds int, change func(round int), open func() (int, error)) {
 	runtime.GOMAXPROCS(4) // however few the sandbox shows
@@ -51,7 +55,7 @@ func race(rounds int, change func(round int), open func() (int, error)) {
 	opened, refused := 0, 0
 	var b [64]byte
 	reached()
-	for range rounds {
+	for i := 0; i < rounds || (opened == 0 || refused == 0) && i < patience*rounds; i++ {
 		fd, err := open()
 		if err != nil {
 			if !errors.Is(err, unix.ENOENT) { // a moment between two changes
@@ -215,7 +219,8 @@ func raceExec(args []string) {
 	var refusal error
 	started := 0
 	reached()
-	for range number(args[0]) {
+	rounds := number(args[0])
+	for i := 0; i < rounds || (started == 0 || refusal == nil) && i < patience*rounds; i++ {
 		pid, err := forkExec("l", []string{"silk-attack", "ran-from", "/tmp/copy"}, nil)
 		if err != nil {
 			if !errors.Is(err, unix.ENOENT) {
@@ -246,9 +251,13 @@ func raceAddress(args []string) {
 			atomic.StoreUint32(&address[1], 126+i%2|1<<24)
 		}
 	}()
+	rounds := number(args[0])
+	var last error
 	reached()
-	for range number(args[0]) {
-		_, err = call(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&address)), 16)
+	for i := 0; i < rounds || last == nil && i < patience*rounds; i++ {
+		if _, err := call(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&address)), 16); err != nil {
+			last = err
+		}
 		if peer, perr := unix.Getpeername(fd); perr == nil {
 			if in4, ok := peer.(*unix.SockaddrInet4); ok && in4.Addr[0] == 126 {
 				effect("connected to 126.0.0.1")
@@ -256,7 +265,7 @@ func raceAddress(args []string) {
 			}
 		}
 	}
-	answer(err)
+	answer(last)
 }
 
 // raceMessage changes where a message header says its address is.
@@ -274,9 +283,10 @@ func raceMessage(args []string) {
 			header.Name = &addresses[i%2][0]
 		}
 	}()
-	reached()
+	rounds := number(args[0])
 	var last error
-	for range number(args[0]) {
+	reached()
+	for i := 0; i < rounds || last == nil && i < patience*rounds; i++ {
 		if _, err := call(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&header)), 0); err != nil && !errors.Is(err, unix.ECONNREFUSED) {
 			last = err
 		}

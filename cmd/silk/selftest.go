@@ -199,11 +199,13 @@ func (h *host) attackEngine(dir, image string) (*run.Engine, error) {
 				return policy.Plan{}, err
 			}
 			prof.Image = image
-			return policy.Decide(req, prof, policy.Grants{})
+			return policy.Decide(req, prof, policy.Grants{Stores: []string{dir}})
 		},
-		Drivers: h.tools.Drivers,
-		Images:  h.images,
-		Sweep:   h.tools.Sweep,
+		Drivers:  h.tools.Drivers,
+		Images:   h.images,
+		Stores:   []string{dir},
+		Snapshot: snapshot,
+		Sweep:    h.tools.Sweep,
 	})
 }
 

@@ -35,7 +35,7 @@ func newSilk(t *testing.T, path, images string) silk {
 	t.Helper()
 	dir := t.TempDir()
 	s := silk{path: path, home: filepath.Join(dir, "home"), config: filepath.Join(dir, "config.yaml")}
-	if err := os.WriteFile(s.config, fmt.Appendf(nil, "system_store: %q\n", images), 0o644); err != nil {
+	if err := os.WriteFile(s.config, fmt.Appendf(nil, "system_store: %q\ngrants: {stores: [%q]}\n", images, os.TempDir()), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -67,6 +67,9 @@ func (s silk) run(ctx context.Context, req policy.Request, artifacts string) (go
 	}
 	for _, entry := range req.Env {
 		args = append(args, "--env", entry)
+	}
+	for _, m := range req.Mounts {
+		args = append(args, "--mount", m.Source+":"+m.Target)
 	}
 	if req.NoSpawn {
 		args = append(args, "--no-spawn")
