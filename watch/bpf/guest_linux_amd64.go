@@ -18,7 +18,8 @@ import (
 const closeGrace = time.Second
 
 // Guest begins to watch a sandbox whose processes run on the host's kernel: each of their calls that package watch has a
-// kind for becomes an event, the seven with their arguments, and so do refusals, births and ends.
+// kind for becomes an event, the seven with their arguments, and so do refusals, births and ends. A call that was seen at
+// its entry and is then refused makes two events; one that seccomp refuses has no entry.
 //
 // pid is the first process, as the host numbers it, whoever started it. It must be waiting for one byte, which Guest
 // writes to release when everything it will do is watched: when it carries a tag, and has been moved into a control

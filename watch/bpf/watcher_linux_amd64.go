@@ -7,16 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"sync"
-	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/ringbuf"
 	"golang.org/x/sys/unix"
-
-	"github.com/silk-sandbox/silk/watch"
 )
 
 // Watcher is one set of loaded programs, for any number of sandboxes. It is safe for concurrent use. Close it.
@@ -152,58 +148,6 @@ func explain(err error) error {
 	return err
 }
 
-// Check makes harmless calls of our own, each of which the kernel refuses, and looks whether the programs saw them. An
-// error means that nothing is watched: a sandbox must not start. It takes some microseconds.
-func (w *Watcher) Check() error {
-	w.checking.Lock()
-	defer w.checking.Unlock()
-	if err := w.Err(); err != nil {
-		return err
-	}
-	before, err := w.beats()
-	if err != nil {
-		return err
-	}
-	c := uintptr(w.cookie)
-	for _, number := range []uintptr{unix.SYS_SOCKET, unix.SYS_CONNECT, unix.SYS_OPENAT, unix.SYS_EXECVE, unix.SYS_SETUID, unix.SYS_CAPSET, unix.SYS_MOUNT} {
-		if _, _, errno := unix.RawSyscall6(number, c, 0, 0, 0, 0, 0); errno == 0 {
-			return fmt.Errorf("check watcher: %s with impossible arguments was not refused", callNames[number])
-		}
-	}
-	// ptrace(2): a process cannot attach to itself, EPERM.
-	if _, _, errno := unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_ATTACH, uintptr(os.Getpid()), c, 0, 0, 0); errno != unix.EPERM {
-		return fmt.Errorf("check watcher: ptrace of this process: %w", errno)
-	}
-	after, err := w.beats()
-	if err != nil {
-		return err
-	}
-	for _, kind := range []int{kindSocket, kindConnect, kindOpenAt, kindExecve, kindSetUID, kindCapSet, kindMount, kindDenied} {
-		if after[kind] == before[kind] {
-			return fmt.Errorf("check watcher: the kernel did not show it our own call of kind %s", kinds[kind])
-		}
-	}
-	for _, l := range w.links {
-		if _, err := l.Info(); err != nil {
-			return fmt.Errorf("check watcher: ask for its programs: %w", err)
-		}
-	}
-	return nil
-}
-
-func (w *Watcher) beats() (n [len(kinds)]uint64, err error) {
-	for kind := range n {
-		var each []uint64 // by processor
-		if err := w.kernel.Beats.Lookup(uint32(kind), &each); err != nil {
-			return n, fmt.Errorf("check watcher: %w", err)
-		}
-		for _, v := range each {
-			n[kind] += v
-		}
-	}
-	return n, nil
-}
-
 // Done is closed when the watcher has stopped, by [Watcher.Close] or because it could not read what the kernel has for
 // it; Err says which. Sandboxes that must not run unwatched have to end then.
 func (w *Watcher) Done() <-chan struct{} { return w.done }
@@ -260,91 +204,4 @@ func (w *Watcher) release() error {
 		}
 	}
 	return errors.Join(append(errs, w.kernel.Close())...)
-}
-
-// readAlarms hands records of the shared ring to their scopes. It waits for nobody: what a scope's channel has no room
-// for is counted there, and the alarm itself is in the kernel's count.
-func (w *Watcher) readAlarms() {
-	err := readRing(w.ring, func(r *record) {
-		w.mu.Lock()
-		s := w.scopes[r.slot]
-		w.mu.Unlock()
-		if s != nil && s.generation == r.generation {
-			s.offer(r.event(s.boot))
-		}
-	})
-	w.stop(fmt.Errorf("%w: its reader of alarms has ended: %w", ErrClosed, orClosed(err)))
-}
-
-// orClosed is err, or that a ring has been closed: nobody but Close may do that.
-func orClosed(err error) error {
-	if err == nil {
-		return ringbuf.ErrClosed
-	}
-	return err
-}
-
-// readRing calls handle for each record until the ring is closed or flushed.
-func readRing(ring *ringbuf.Reader, handle func(*record)) error {
-	var raw ringbuf.Record
-	for {
-		err := ring.ReadInto(&raw)
-		if errors.Is(err, ringbuf.ErrClosed) || errors.Is(err, ringbuf.ErrFlushed) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		r, err := decode(raw.RawSample)
-		if err != nil {
-			return err
-		}
-		handle(&r)
-	}
-}
-
-// bootTime is when CLOCK_BOOTTIME, which records are stamped with, was zero by the clock on the wall.
-func bootTime() time.Time {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil { // cannot be: the kernel has it since 2.6.39
-		return time.Now()
-	}
-	return time.Now().Add(-time.Duration(ts.Nano())).Round(0)
-}
-
-// counts sums the kernel's counts of a slot over the processors.
-func (w *Watcher) counts(slot uint32) (n silkCounts, err error) {
-	var each []silkCounts
-	if err := w.kernel.Counters.Lookup(slot, &each); err != nil {
-		return n, fmt.Errorf("count events: %w", err)
-	}
-	for _, c := range each {
-		n.Events += c.Events
-		n.Lost += c.Lost
-	}
-	return n, nil
-}
-
-// alarms is what the kernel has counted for a slot, and its first alarm.
-func (w *Watcher) alarms(slot uint32, boot time.Time) (n uint64, first watch.Event, err error) {
-	b, err := w.kernel.Alarms.LookupBytes(slot)
-	if err != nil {
-		return 0, first, fmt.Errorf("count alarms: %w", err)
-	}
-	const head = 16 // count and ready of struct alarm
-	if len(b) < head+headerBytes {
-		return 0, first, fmt.Errorf("count alarms: %d bytes", len(b))
-	}
-	n = binary.LittleEndian.Uint64(b)
-	if n == 0 {
-		return 0, first, nil
-	}
-	if binary.LittleEndian.Uint64(b[8:]) == 0 { // its processor is about to write it
-		return n, watch.Event{Origin: watch.Host}, nil
-	}
-	r, err := decode(b[head:])
-	if err != nil {
-		return n, first, fmt.Errorf("read alarm: %w", err)
-	}
-	return n, r.event(boot), nil
 }
