@@ -273,8 +273,8 @@ func TestScopesAreReused(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.Alarms(); !errors.Is(err, ErrClosed) {
-		t.Errorf("Alarms() after Close: %v", err)
+	if _, err := s.Processes(); !errors.Is(err, ErrClosed) {
+		t.Errorf("Processes() after Close: %v", err)
 	}
 	if err := s.Arm(); !errors.Is(err, ErrClosed) {
 		t.Errorf("Arm() after Close: %v", err)
@@ -286,8 +286,20 @@ func TestScopesAreReused(t *testing.T) {
 		t.Errorf("an alarm of another sandbox's process: %d, %+v, %v", n, first, err)
 	}
 	q.tell(t, "mount")
-	if n, _, err := next.Alarms(); n != 1 || err != nil {
-		t.Errorf("Alarms() = %d, %v", n, err)
+	if err := next.Close(); err != nil {
+		t.Error(err)
+	}
+	q.tell(t, "mount")
+	for _, end := range []func() error{w.Check, w.Close} { // also after the watcher's end
+		if err := end(); err != nil {
+			t.Error(err)
+		}
+		if n, first, err := next.Alarms(); n != 1 || err != nil || first.Kind != watch.Mount {
+			t.Errorf("Alarms() = %d, %+v, %v", n, first, err)
+		}
+		if n, _, err := s.Alarms(); n != 0 || err != nil {
+			t.Errorf("Alarms() of the first one = %d, %v", n, err)
+		}
 	}
 	if _, err := w.Watch(1<<22+1, ""); err == nil { // above the highest pid there can be, proc_sys_kernel(5)
 		t.Error("a process that does not exist is watched")

@@ -389,6 +389,16 @@ func TestCloseDoesNotHang(t *testing.T) {
 	if took := time.Since(began); took > 2*closeGrace {
 		t.Errorf("Close took %v", took)
 	}
+	received := uint64(0)
+	for e := range s.Events() { // what the channel has
+		if received++; e.Kind == "" {
+			t.Errorf("an empty event: %+v", e)
+		}
+	}
+	c, err := s.Counts()
+	if err != nil || c.Delivered != received || c.Delivered+c.Lost < noise {
+		t.Errorf("received %d, Counts() = %+v, %v of %d and more", received, c, err, noise)
+	}
 	if err := s.Close(); err != nil {
 		t.Errorf("a second Close: %v", err)
 	}

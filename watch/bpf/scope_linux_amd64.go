@@ -36,8 +36,18 @@ type Scope struct {
 	sending sync.Mutex // closing events against sending to it
 	mu      sync.Mutex
 	closed  bool
+	last    last   // what was known when it was closed
 	group64 uint64 // id of a cgroup that is a way into the scope; 0: none
 	dooming bool
+}
+
+// last is what the kernel had counted of a scope in its end.
+type last struct {
+	alarms    uint64
+	first     watch.Event
+	alarmsErr error
+	counts    silkCounts
+	countsErr error
 }
 
 // alarmKinds are what a sandbox's own kernel has no business with once it runs. A socket of the family AF_UNIX is none.
@@ -155,25 +165,25 @@ func (s *Scope) Arm() error {
 func (s *Scope) Events() <-chan watch.Event { return s.events }
 
 // Alarms returns how many alarms the kernel has counted since the scope was made, and the first of them. It does not
-// rest on what was read from the channel, so it is what decides how a sandbox ended: ask it when the sandbox is gone,
-// before Close. An error means that nobody knows, which is as bad as an alarm.
+// rest on what was read from the channel, so it is what decides how a sandbox ended: ask it when the sandbox is gone.
+// After Close it is what there was until then. An error means that nobody knows, which is as bad as an alarm.
 func (s *Scope) Alarms() (n uint64, first watch.Event, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return 0, first, ErrClosed
+		return s.last.alarms, s.last.first, s.last.alarmsErr
 	}
 	return s.watcher.alarms(s.slot, s.boot)
 }
 
-// Counts returns how many events there were, and how many were lost on the way. After Close they are [ErrClosed].
+// Counts returns how many events there were, and how many were lost on the way; after Close, in the end.
 func (s *Scope) Counts() (Counts, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		return Counts{}, ErrClosed
+	n, err := s.last.counts, s.last.countsErr
+	if !s.closed {
+		n, err = s.watcher.counts(s.slot)
 	}
-	n, err := s.watcher.counts(s.slot)
 	late := s.late.Load()
 	return Counts{Delivered: n.Events - min(late, n.Events), Lost: n.Lost + late}, err
 }
@@ -216,6 +226,8 @@ func (s *Scope) Close() error {
 	s.sending.Lock()
 	close(s.events)
 	s.sending.Unlock()
+	s.last.alarms, s.last.first, s.last.alarmsErr = w.alarms(s.slot, s.boot)
+	s.last.counts, s.last.countsErr = w.counts(s.slot)
 	w.mu.Lock()
 	if s.group64 != 0 {
 		w.groups--
