@@ -354,10 +354,11 @@ func TestReaderThatDiesIsNoticed(t *testing.T) {
 				t.Fatal(err)
 			}
 			select {
-			case <-w.Done():
+			case <-s.Lost():
 			case <-time.After(10 * time.Second):
-				t.Fatal("Done stays open")
+				t.Fatal("Lost stays open")
 			}
+			<-w.Done() // the same
 			if err := w.Check(); !errors.Is(err, ErrClosed) {
 				t.Errorf("Check() = %v", err)
 			}

@@ -113,6 +113,9 @@ func TestKilledWatcherLeavesNothing(t *testing.T) {
 func TestProbe(t *testing.T) {
 	testenv.Require(t, testenv.Root, testenv.BPF)
 	testenv.NoLeaks(t)
+	if c := Permitted(); c.Answer != Yes {
+		t.Errorf("%+v", c)
+	}
 	names := []string{}
 	for _, c := range Probe() {
 		names = append(names, c.Name)

@@ -25,6 +25,9 @@ func unsupported() error {
 // Open returns [ErrUnavailable].
 func Open(context.Context, Config) (*Watcher, error) { return nil, unsupported() }
 
+// Permitted says no.
+func Permitted() Check { return Probe()[0] }
+
 // Probe says no.
 func Probe() Report { return Report{{Name: "bpf", Answer: No, Reason: unsupported().Error()}} }
 
@@ -51,6 +54,9 @@ func (*Scope) Arm() error { return unsupported() }
 
 // Events returns nil.
 func (*Scope) Events() <-chan watch.Event { return nil }
+
+// Lost returns nil.
+func (*Scope) Lost() <-chan struct{} { return nil }
 
 // Alarms returns [ErrUnavailable].
 func (*Scope) Alarms() (uint64, watch.Event, error) { return 0, watch.Event{}, unsupported() }

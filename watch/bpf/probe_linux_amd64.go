@@ -15,23 +15,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Probe asks this host, by doing, whether a watcher can be had. It leaves nothing behind, never waits, and takes up to a
-// tenth of a second.
+// Permitted is the first answer of [Probe] alone, and that of the PID namespace: whether it pays to call [Open], which may
+// still find that the kernel lacks something. It takes some microseconds.
+func Permitted() Check {
+	if c := checkNamespace(); c.Answer != Yes {
+		return c
+	}
+	c := Check{Name: "bpf"}
+	c.answer(probeBPF(), "programs and maps may be made")
+	return c
+}
+
+// Probe asks this host, by doing, whether a watcher can be had. It leaves nothing behind, never waits, and takes some
+// hundredths of a second of processor time, most of it for reading the kernel's types.
 func Probe() Report {
 	first := Check{Name: "bpf"}
 	first.answer(probeBPF(), "programs and maps may be made")
 	report := Report{first}
 	for _, p := range []struct {
 		name, found string
-		optional    bool
 		probe       func() error
 	}{
-		{"btf", "the kernel describes its types", false, probeBTF},
-		{"tracepoints", "a program can be attached to sys_enter and signal_generate", false, probeTracepoints},
-		{"task_storage", "a task can carry a tag", false, probeTaskStorage},
-		{"processes", "the tasks of a sandbox can be listed", false, probeList},
+		{"btf", "the kernel describes its types", probeBTF},
+		{"tracepoints", "programs can be attached to sys_enter and signal_generate", probeTracepoints},
+		{"task_storage", "a task can carry a tag", probeTaskStorage},
+		{"processes", "the tasks of a sandbox can be listed", probeList},
 	} {
-		c := Check{Name: p.name, Optional: p.optional, Answer: first.Answer, Reason: first.Reason}
+		c := Check{Name: p.name, Answer: first.Answer, Reason: first.Reason}
 		if first.Answer == Yes {
 			c.answer(p.probe(), p.found)
 		}

@@ -164,6 +164,9 @@ func (s *Scope) Arm() error {
 // Events returns the channel of what was seen, alarms among them. It is closed by Close.
 func (s *Scope) Events() <-chan watch.Event { return s.events }
 
+// Lost is closed when nobody watches any more, as [Watcher.Done]. A sandbox that must not run unwatched has to end then.
+func (s *Scope) Lost() <-chan struct{} { return s.watcher.done }
+
 // Alarms returns how many alarms the kernel has counted since the scope was made, and the first of them. It does not
 // rest on what was read from the channel, so it is what decides how a sandbox ended: ask it when the sandbox is gone.
 // After Close it is what there was until then. An error means that nobody knows, which is as bad as an alarm.

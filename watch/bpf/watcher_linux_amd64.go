@@ -53,7 +53,7 @@ func open(ctx context.Context, config Config, faults uint32) (_ *Watcher, err er
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	if c := checkNamespace(); c.Answer != Yes {
+	if c := Permitted(); c.Answer != Yes { // at once, and in its own words: what the loader makes of a refusal misleads
 		return nil, fmt.Errorf("%w: %s", ErrUnavailable, c.Reason)
 	}
 	w := &Watcher{config: config, threadFlag: pidfdThread, scopes: map[uint32]*Scope{}, done: make(chan struct{})}
@@ -65,9 +65,6 @@ func open(ctx context.Context, config Config, faults uint32) (_ *Watcher, err er
 			err = errors.Join(err, w.release())
 		}
 	}()
-	if err := probeBPF(); err != nil { // at once, and in its own words: what the loader makes of a refusal misleads
-		return nil, explain(err)
-	}
 	if err := w.load(faults); err != nil {
 		return nil, explain(err)
 	}
