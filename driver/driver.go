@@ -86,6 +86,9 @@ type Spec struct {
 	Processes      int   // processes and threads at most; EAGAIN beyond
 	CPUs           float64
 
+	// RequireWatch refuses the start ([Unheld]) unless the host's kernel watches the sandbox besides.
+	RequireWatch bool
+
 	// Mounts are read-only file systems laid over directories of /workspace, in this order.
 	Mounts []Mount
 
@@ -178,6 +181,7 @@ type Watched struct {
 	Counts  map[watch.Kind]int64
 	Dropped int64         // events that were not delivered; they are in no count
 	Last    []watch.Event // before a violation, the newest last; at most 64
+	Host    bool          // the host's kernel watched besides
 }
 
 // Act is what a program tried.

@@ -23,7 +23,6 @@ const (
 	RuleMount     = "mount"
 	RuleSpawn     = "spawn"
 	RuleIsolation = "isolation"
-	RuleWatch     = "watch"
 	RuleApproval  = "approval"
 )
 
@@ -151,9 +150,6 @@ func (d *decision) isolation() {
 		d.deny(RuleIsolation, "leave isolation out to run under gvisor", "isolation microvm is asked for, and this version has no microVM driver")
 	default:
 		d.fault("isolation %q is not known; the only one is microvm", d.req.Isolation)
-	}
-	if d.req.RequireWatch {
-		d.deny(RuleWatch, "leave require_watch out", "a watcher beside the sandbox is required, and this version has none")
 	}
 	if !localName(d.plan.Driver) {
 		d.fault("driver %q is not the name of a driver", d.req.Driver)

@@ -117,7 +117,6 @@ func TestDecide(t *testing.T) {
 		// Isolation and watcher: refused, since nothing here keeps the promise.
 		{name: "microvm", change: func(r *Request) { r.Client = ClientCLI; r.Isolation = "microvm" }, rule: RuleIsolation},
 		{name: "unknown isolation", change: func(r *Request) { r.Isolation = "air-gap" }, unread: true},
-		{name: "watch required", change: func(r *Request) { r.Client = ClientCLI; r.RequireWatch = true }, rule: RuleWatch},
 		{name: "unknown client denies", change: func(r *Request) { r.Client = "browser" }, unread: true},
 		{name: "no client denies", change: func(r *Request) { r.Client = "" }, unread: true},
 		{name: "driver is a path", change: func(r *Request) { r.Driver = "../x" }, unread: true},

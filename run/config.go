@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/silk-sandbox/silk/alert"
+	"github.com/silk-sandbox/silk/audit"
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/record"
@@ -46,6 +47,9 @@ type Config struct {
 
 	// Sweep removes what an earlier crash left. New starts it in the background; nil means nothing to sweep.
 	Sweep func(ctx context.Context) error
+
+	// Audit says when old audit events move into files; a new engine sees to it in the background.
+	Audit audit.Policy
 
 	// Logger is for operators. nil discards.
 	Logger *slog.Logger

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/silk-sandbox/silk/audit"
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/internal/lockfile"
 	"github.com/silk-sandbox/silk/internal/logkey"
@@ -121,6 +122,9 @@ func (e *Engine) clean(ctx context.Context) {
 	}
 	if err := e.recover(ctx, db); err != nil && ctx.Err() == nil {
 		e.cfg.Logger.Warn("complete the records of runs that a crash ended", logkey.Error, err)
+	}
+	if _, err := audit.Rotate(ctx, db, e.cfg.Audit); err != nil && ctx.Err() == nil {
+		e.cfg.Logger.Warn("move old audit events into files", logkey.Error, err)
 	}
 }
 

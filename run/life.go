@@ -286,6 +286,11 @@ func (l *life) watch(ctx context.Context, sandbox driver.Sandbox, spec *driver.S
 	}
 
 	l.out = judge(exit, err, cause, l.plan.Limits)
+	watched := "the sandbox's own kernel"
+	if exit.Watched.Host {
+		watched += " and the host's"
+	}
+	l.decisions = append(l.decisions, record.Decision{What: "watched", Text: watched})
 	l.out.Watched, l.out.Dropped, l.out.Events = exit.Watched.Counts, exit.Watched.Dropped, exit.Watched.Last
 	if n := len(l.out.Events); l.out.Kind == Violated && n > 0 {
 		l.out.DeadAfterUs = gone.Sub(l.out.Events[n-1].At).Microseconds()

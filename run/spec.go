@@ -31,6 +31,7 @@ func specOf(id string, p policy.Plan) (driver.Spec, error) {
 		Network:        driver.Network(p.Network),
 		NoSpawn:        p.NoSpawn,
 		Deterministic:  p.Deterministic,
+		RequireWatch:   p.RequireWatch,
 		MemoryBytes:    p.Limits.MemoryBytes,
 		WorkspaceBytes: p.Limits.WorkspaceBytes,
 		TmpBytes:       p.Limits.TmpBytes,

@@ -25,6 +25,8 @@ type config struct {
 	npmRegistry string
 	alerts      alertConfig
 	audit       audit.Policy
+	watch       bool // the host's kernel watches besides
+	mustWatch   bool // and without it nothing runs
 }
 
 // loadConfig reads the one configuration file that counts: --config, else $SILK_CONFIG, else the user's, else the host's.
@@ -61,14 +63,16 @@ func parseConfig(file string, data []byte) (config, error) {
 	var profiles []profile.Profile
 	d, root := strictyaml.Open(file, data)
 	d.Fields(root, "the configuration", map[string]func(strictyaml.Node){
-		"home":         func(n strictyaml.Node) { c.home = absolute(d, n, "home") },
-		"system_store": func(n strictyaml.Node) { c.systemStore = absolute(d, n, "system_store") },
-		"profiles":     func(n strictyaml.Node) { profiles = profile.ReadAll(d, n) },
-		"grants":       func(n strictyaml.Node) { c.grants = readGrants(d, n) },
-		"mirror":       func(n strictyaml.Node) { c.mirror = d.Text(n, "mirror") },
-		"npm_registry": func(n strictyaml.Node) { c.npmRegistry = d.Text(n, "npm_registry") },
-		"alerts":       func(n strictyaml.Node) { c.alerts = readAlerts(d, n) },
-		"audit":        func(n strictyaml.Node) { c.audit = readAudit(d, n) },
+		"home":          func(n strictyaml.Node) { c.home = absolute(d, n, "home") },
+		"system_store":  func(n strictyaml.Node) { c.systemStore = absolute(d, n, "system_store") },
+		"profiles":      func(n strictyaml.Node) { profiles = profile.ReadAll(d, n) },
+		"grants":        func(n strictyaml.Node) { c.grants = readGrants(d, n) },
+		"mirror":        func(n strictyaml.Node) { c.mirror = d.Text(n, "mirror") },
+		"npm_registry":  func(n strictyaml.Node) { c.npmRegistry = d.Text(n, "npm_registry") },
+		"alerts":        func(n strictyaml.Node) { c.alerts = readAlerts(d, n) },
+		"watch":         func(n strictyaml.Node) { c.watch = readBool(d, n, "watch") },
+		"require_watch": func(n strictyaml.Node) { c.mustWatch = readBool(d, n, "require_watch") },
+		"audit":         func(n strictyaml.Node) { c.audit = readAudit(d, n) },
 	})
 	if err := d.Err(); err != nil {
 		return config{}, err

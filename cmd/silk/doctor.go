@@ -71,7 +71,7 @@ func (a *app) facts() []fact {
 	}
 	facts = append(facts, fact{"state directory", factYes, home + " can be written"})
 
-	h, err := a.openHost()
+	h, err := a.openHost(false)
 	if err != nil {
 		return append(facts, fact{"sandbox kernel", factFatal, err.Error()})
 	}

@@ -14,6 +14,7 @@ type openDrivers func(cfg driverConfig) (hostTools, error)
 type driverConfig struct {
 	Home   string // state directory
 	Sentry string // path of the sandbox kernel instead of the built-in one, $SILK_SENTRY; empty: built in
+	Watch  bool   // the host's kernel watches sandboxes besides, where it can
 	Logger *slog.Logger
 }
 

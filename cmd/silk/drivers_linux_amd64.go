@@ -10,7 +10,14 @@ import (
 
 // hostDrivers makes the drivers of this version: gvisor. Where it cannot be used there is none, and a run says why.
 func hostDrivers(cfg driverConfig) (hostTools, error) {
-	g, err := gvisor.New(gvisor.Config{Home: cfg.Home, Sentry: cfg.Sentry, Logger: cfg.Logger})
+	config := gvisor.Config{Home: cfg.Home, Sentry: cfg.Sentry, Logger: cfg.Logger}
+	if cfg.Watch {
+		var w *hostWatch
+		if w, config.Unwatched = newHostWatch(); w != nil {
+			config.Watch = w.begin
+		}
+	}
+	g, err := gvisor.New(config)
 	if errors.Is(err, gvisor.ErrUnusable) {
 		return hostTools{WhyNone: err}, nil
 	}

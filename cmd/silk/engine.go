@@ -26,8 +26,9 @@ type host struct {
 	tools  hostTools
 }
 
-// openHost reads the configuration and opens what is there. It makes the state directory.
-func (a *app) openHost() (*host, error) {
+// openHost reads the configuration and opens what is there. It makes the state directory. watch asks for the host's
+// kernel as a second watcher, as the configuration may.
+func (a *app) openHost(watch bool) (*host, error) {
 	c, err := a.loadConfig()
 	if err != nil {
 		return nil, err
@@ -43,7 +44,7 @@ func (a *app) openHost() (*host, error) {
 	if h.images, err = openImageStore(c, home); err != nil {
 		return nil, err
 	}
-	h.tools, err = a.drivers(driverConfig{Home: home, Sentry: a.env("SILK_SENTRY"), Logger: slog.New(slog.DiscardHandler)})
+	h.tools, err = a.drivers(driverConfig{Home: home, Sentry: a.env("SILK_SENTRY"), Watch: watch || c.watch || c.mustWatch, Logger: slog.New(slog.DiscardHandler)})
 	return h, err
 }
 
@@ -55,6 +56,7 @@ func (a *app) engine(h *host) (*run.Engine, error) {
 	}
 	return run.New(run.Config{
 		Alert:    sinks.Raise,
+		Audit:    h.config.audit,
 		Home:     h.home,
 		Decide:   h.decide,
 		Drivers:  h.tools.Drivers,
@@ -66,6 +68,7 @@ func (a *app) engine(h *host) (*run.Engine, error) {
 }
 
 func (h *host) decide(req policy.Request) (policy.Plan, error) {
+	req.RequireWatch = req.RequireWatch || h.config.mustWatch
 	prof, err := h.config.profiles.Lookup(policy.ProfileFor(req))
 	var unknown *profile.UnknownError
 	if errors.As(err, &unknown) {

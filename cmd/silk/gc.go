@@ -37,7 +37,7 @@ type gcAnswer struct {
 }
 
 func (a *app) gc(dryRun bool) error {
-	h, err := a.openHost()
+	h, err := a.openHost(false)
 	if err != nil {
 		return err
 	}

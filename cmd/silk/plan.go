@@ -37,7 +37,7 @@ type planAnswer struct {
 }
 
 func (a *app) plan(f *runFlags, cmd *cobra.Command, args []string) error {
-	h, err := a.openHost()
+	h, err := a.openHost(f.requireWatch)
 	if err != nil {
 		return err
 	}

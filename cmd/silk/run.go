@@ -57,7 +57,7 @@ func (a *app) run(f *runFlags, cmd *cobra.Command, args []string) error {
 	if f.trace {
 		trace.step("command line read", time.Now())
 	}
-	h, err := a.openHost()
+	h, err := a.openHost(f.requireWatch)
 	if err != nil {
 		return err
 	}

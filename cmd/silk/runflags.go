@@ -52,7 +52,7 @@ func (f *runFlags) add(a *app, c *cobra.Command) {
 	s.BoolVar(&f.deterministic, "deterministic", false, "one processor and a fixed PYTHONHASHSEED; random numbers and clocks still differ")
 	s.StringVar(&f.driver, "driver", "", "`DRIVER` that isolates the run (default auto)")
 	s.StringVar(&f.isolation, "isolation", "", "refuse anything weaker than `KIND`: microvm (not in this version)")
-	s.BoolVar(&f.requireWatch, "require-watch", false, "refuse to run without a second watcher on the host (not in this version)")
+	s.BoolVar(&f.requireWatch, "require-watch", false, "refuse to run unless the host's kernel watches the sandbox besides (eBPF; needs root)")
 	s.BoolVarP(&f.terminal, "tty", "t", false, "give the program a terminal")
 	s.BoolVarP(&f.interactive, "interactive", "i", false, "pass stdin on, as --stdin - does")
 

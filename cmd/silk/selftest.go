@@ -62,7 +62,7 @@ func (a *app) selftest(f selftestFlags) error {
 	if f.list {
 		return a.listRows(rows)
 	}
-	h, err := a.openHost()
+	h, err := a.openHost(false)
 	if err != nil {
 		return err
 	}

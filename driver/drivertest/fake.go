@@ -52,6 +52,9 @@ func (f *Fake) Start(ctx context.Context, spec driver.Spec) (_ driver.Sandbox, e
 	if err := check(spec); err != nil {
 		return nil, fmt.Errorf("fake sandbox: %w", err)
 	}
+	if spec.RequireWatch {
+		return nil, &driver.Unheld{Promise: "watch", Detail: "nothing watches a fake sandbox", Fix: "leave require_watch out"}
+	}
 	s := &sandbox{fake: f, spec: spec, killed: make(chan struct{}), now: make(chan struct{}), ended: make(chan struct{}), files: map[string]file{}}
 	if err := s.open(); err != nil {
 		return nil, fmt.Errorf("fake sandbox: %w", err)

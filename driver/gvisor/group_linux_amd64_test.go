@@ -36,7 +36,7 @@ func TestNoChildBeforeItIsPlaced(t *testing.T) {
 	if all := children(k.proc.Pid); len(all) > 0 {
 		t.Errorf("the kernel has processes %v and was not placed", all)
 	}
-	if err := k.place(); err != nil {
+	if err := k.place(nil); err != nil {
 		t.Fatal(err)
 	}
 	var all []int

@@ -18,6 +18,7 @@ import (
 
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/driver/gvisor/sentrybin"
+	"github.com/silk-sandbox/silk/watch"
 )
 
 // Config says where things are. The zero value of a field is explained there.
@@ -26,10 +27,36 @@ type Config struct {
 	Sentry string       // path of silk-sentry; "": the embedded one, see [sentrybin.Locate]
 	Logger *slog.Logger // nil: silent
 
+	// Watch, if not nil, begins to watch a sandbox kernel from the host's kernel: pid is its process, which has no children
+	// yet, group the directory of its control group, "" unless that is version 2. Its error fails the start. Unwatched
+	// says why it is nil.
+	Watch     func(pid int, group string) (Scope, error)
+	Unwatched string
+
 	// MaxFileBytes, MaxTotalBytes and MaxEntries bound what is drained from a workspace. Zero: 64 MiB, 256 MiB and
 	// 10,000; an engine keeps fewer, and a walk over many more would delay the end of a run.
 	MaxFileBytes, MaxTotalBytes int64
 	MaxEntries                  int
+}
+
+// Scope is a sandbox kernel that the host's kernel watches, with all that comes from it. watch/bpf has the real one.
+type Scope interface {
+	// Arm begins the alarm: from now on the sandbox kernel has no business with sockets, programs, ids or mounts.
+	Arm() error
+
+	// Events are the alarms, as they are raised. The channel is closed by Close.
+	Events() <-chan watch.Event
+
+	// Alarms returns how many alarms there were, and the first. An error is as bad as an alarm.
+	Alarms() (n uint64, first watch.Event, err error)
+
+	// Lost is closed when nobody watches any more. A sandbox that is watched must end then.
+	Lost() <-chan struct{}
+
+	// Kill ends every process in the scope and returns when none is left.
+	Kill(ctx context.Context) error
+
+	Close() error
 }
 
 func (c Config) withDefaults() Config {
@@ -73,7 +100,7 @@ func New(config Config) (*Driver, error) {
 	if err != nil { // a full disk, a kernel that others may write to
 		return nil, err
 	}
-	h, err := openHost(path)
+	h, err := openHost(path, config.Watch)
 	if err != nil {
 		return nil, err
 	}

@@ -26,12 +26,14 @@ type host struct {
 	null   *os.File
 	memory uint64 // bytes of the host
 	groups func() (*cgroup.Root, error)
+	watch  func(pid int, group string) (Scope, error)
 	*prepared
 }
 
 func supported() error { return nil }
 
-func openHost(path string) (h host, err error) {
+func openHost(path string, watch func(pid int, group string) (Scope, error)) (h host, err error) {
+	h.watch = watch
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return h, fmt.Errorf("open sandbox kernel %s: %w", path, err)

@@ -17,7 +17,7 @@ func supported() error {
 	return fmt.Errorf("sandboxes need Linux on amd64, this is %s on %s: %w", runtime.GOOS, runtime.GOARCH, errors.ErrUnsupported)
 }
 
-func openHost(string) (host, error) { return host{}, supported() }
+func openHost(string, func(int, string) (Scope, error)) (host, error) { return host{}, supported() }
 
 func (*Driver) start(context.Context, driver.Spec) (driver.Sandbox, error) { return nil, supported() }
 

@@ -33,6 +33,7 @@ type kernel struct {
 	groups   *cgroup.Root  // nil where the host has no control groups for us
 	group    *cgroup.Group // set when it is placed
 	groupDir *os.File      // open during the fork
+	scope    Scope         // nil if the host's kernel does not watch
 	gone     chan struct{} // closed when the process is reaped
 	state    *os.ProcessState
 	waitErr  error
@@ -47,7 +48,7 @@ func (h host) spawn(cpus int) (*kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := k.place(); err != nil {
+	if err := k.place(h.watch); err != nil {
 		return nil, errors.Join(err, k.discard())
 	}
 	return k, nil
@@ -85,7 +86,7 @@ func (h host) bear(cpus int) (_ *kernel, err error) {
 
 // place moves the process into its group, unless it was born there, and tells it so: its children are born there from
 // then on. A process that has died already will say why over the socket.
-func (k *kernel) place() (err error) {
+func (k *kernel) place(watch func(pid int, group string) (Scope, error)) (err error) {
 	if k.groups != nil && k.group == nil {
 		if k.group, err = k.groups.New(); err != nil {
 			return err
@@ -93,6 +94,9 @@ func (k *kernel) place() (err error) {
 		if err := k.group.Add(k.proc.Pid); err != nil && !errors.Is(err, unix.ESRCH) {
 			return err
 		}
+	}
+	if err := k.watchFromOutside(watch); err != nil {
+		return err
 	}
 	if err := wire.Send(k.sock, wire.Placed{}); err != nil && !peerGone(err) {
 		return fmt.Errorf("release sandbox kernel: %w", err)
@@ -224,7 +228,7 @@ func (k *kernel) discard() error {
 	<-k.gone
 	k.close()
 	k.stderr.wait()
-	return k.removeGroup()
+	return errors.Join(k.unwatch(), k.removeGroup())
 }
 
 // receive reads the next message.

@@ -1,6 +1,7 @@
 package gvisor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -142,6 +143,12 @@ func (d *Driver) Probe(_ context.Context, spec driver.Spec) (notes []string, err
 		if err := d.limit(&kernel{}, spec); err != nil {
 			return notes, err
 		}
+	}
+	switch {
+	case d.config.Watch == nil && spec.RequireWatch:
+		return notes, d.unwatched()
+	case d.config.Watch == nil:
+		notes = append(notes, "the sandbox's kernel is the only watcher: "+cmp.Or(d.config.Unwatched, "the host's was not asked for (watch: true in the configuration)"))
 	}
 	return notes, nil
 }

@@ -39,6 +39,9 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ driver.Sandbox,
 	if err := validate(spec); err != nil {
 		return nil, err
 	}
+	if spec.RequireWatch && d.config.Watch == nil {
+		return nil, d.unwatched()
+	}
 	trace := spec.Trace
 	if trace == nil {
 		trace = func(string, time.Time) {}
@@ -55,6 +58,11 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ driver.Sandbox,
 		if err != nil {
 			if cause := context.Cause(ctx); cause != nil { // the caller's wish, and what has failed is how it ended
 				err = cause
+			}
+			k.kill()
+			<-k.gone
+			if broken, _ := k.brokeOut(); broken != nil {
+				err = fmt.Errorf("sandbox kernel broke out during its start: %v", broken)
 			}
 			err = errors.Join(err, k.discard())
 			if s.drained != nil {
@@ -222,7 +230,7 @@ func (s *sandbox) awaitStart(filled chan error, timer *time.Timer) (m wire.Messa
 			case m.Kind == wire.Hello:
 				err = fmt.Errorf("sandbox kernel speaks version %d, silk %d: they are not of one build", m.Version, wire.Version)
 			case m.Kind == wire.Armed:
-				if err = checkArmed(m); err == nil {
+				if err = errors.Join(checkArmed(m), s.kernel.arm()); err == nil {
 					close(s.armed)
 					continue
 				}
@@ -294,7 +302,12 @@ func (s *sandbox) Wait() (driver.Exit, error) {
 	exit := s.exit(m)
 	drainErr := s.drainEnd()
 	watched, eventsErr := s.events.end(exit.Violation != nil)
-	exit.Watched = watched
+	exit.Watched, exit.Watched.Host = watched, s.kernel.scope != nil
+	broken, brokenErr := s.kernel.brokeOut()
+	if broken != nil {
+		exit.Violation, exit.OOM, err = broken, false, nil
+	}
+	err = errors.Join(err, brokenErr)
 	if err != nil && eventsErr == nil && s.hostOOM() {
 		exit.OOM, err = true, nil
 	}
@@ -331,7 +344,7 @@ func (s *sandbox) drainEnd() error {
 func (s *sandbox) release() error {
 	s.kernel.close()
 	s.kernel.stderr.wait()
-	return s.kernel.removeGroup()
+	return errors.Join(s.kernel.unwatch(), s.kernel.removeGroup())
 }
 
 // exit maps the last message.
