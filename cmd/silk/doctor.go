@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -11,9 +14,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/silk-sandbox/silk/audit"
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/profile"
 	"github.com/silk-sandbox/silk/run"
+	"github.com/silk-sandbox/silk/store"
 )
 
 func (a *app) doctorCommand() *cobra.Command {
@@ -69,13 +74,15 @@ func (a *app) facts() []fact {
 	if err != nil {
 		return append(facts, fact{"state directory", factFatal, err.Error()})
 	}
-	facts = append(facts, fact{"state directory", factYes, home + " can be written"})
+	facts = append(facts, fact{"state directory", factYes, home + " can be written"}, a.trailFact(home))
+	facts = append(facts, watchFact(c.mustWatch))
 
 	h, err := a.openHost(false)
 	if err != nil {
 		return append(facts, fact{"sandbox kernel", factFatal, err.Error()})
 	}
 	defer h.close() // what hangs on it was waited for
+	facts = append(facts, a.sinkFacts(h)...)
 	if len(h.tools.Drivers) == 0 {
 		text := "no driver"
 		if h.tools.WhyNone != nil {
@@ -90,6 +97,45 @@ func (a *app) facts() []fact {
 	facts = append(facts, imageFact)
 	for _, d := range h.tools.Drivers {
 		facts = append(facts, a.driverFacts(h, d, images)...)
+	}
+	return facts
+}
+
+// trailFact says whether records and audit events can be read. Without them no code runs.
+func (a *app) trailFact(home string) fact {
+	const name = "audit trail"
+	path := filepath.Join(home, store.FileName)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return fact{name, factYes, "begins with the first run"}
+	}
+	db, err := store.Open(a.ctx, path)
+	if err != nil {
+		return fact{name, factFatal, err.Error()}
+	}
+	defer db.Close()
+	events, err := audit.List(a.ctx, db, audit.Filter{Limit: 1})
+	if err != nil {
+		return fact{name, factFatal, err.Error()}
+	}
+	if len(events) == 0 {
+		return fact{name, factYes, "no event yet"}
+	}
+	return fact{name, factYes, fmt.Sprintf("%d events; silk audit verify looks whether all are there", events[0].Seq)}
+}
+
+// sinkFacts asks each place that alerts go to.
+func (a *app) sinkFacts(h *host) []fact {
+	sinks, err := a.alerts(h)
+	if err != nil {
+		return []fact{{"alerts", factNo, err.Error()}}
+	}
+	var facts []fact
+	for _, c := range sinks.Check(a.ctx) {
+		f := fact{"alert by " + c.Sink, factYes, "can be told"}
+		if c.Err != nil {
+			f.State, f.Text = factNo, c.Err.Error()
+		}
+		facts = append(facts, f)
 	}
 	return facts
 }
@@ -144,7 +190,7 @@ func (a *app) driverFacts(h *host, d driver.Driver, tags []string) []fact {
 	defer img.Root.Close()
 	l := profile.Defaults
 	spec := driver.Spec{
-		ID: fmt.Sprintf("doctor-%d", os.Getpid()), Image: img.Root, Args: []string{"true"}, Env: []string{"PATH=/usr/bin:/bin"}, Dir: "/workspace", Hostname: "silk",
+		ID: fmt.Sprintf("doctor-%d", os.Getpid()), Image: img.Root, Trees: img.Trees, Args: []string{"true"}, Env: []string{"PATH=/usr/bin:/bin"}, Dir: "/workspace", Hostname: "silk",
 		Network: driver.NetworkDeny, MemoryBytes: l.MemoryBytes, WorkspaceBytes: l.WorkspaceBytes, TmpBytes: l.TmpBytes, ShmBytes: l.ShmBytes,
 		Processes: l.Processes, CPUs: l.CPUs,
 	}
@@ -174,7 +220,7 @@ func (a *app) driverFacts(h *host, d driver.Driver, tags []string) []fact {
 
 // noteName names the line of what a driver keeps in another way, by what the note is about.
 func noteName(driver, note string) string {
-	for about, name := range map[string]string{"memory ": "memory limit", "CPU ": "CPU limit"} {
+	for about, name := range map[string]string{"memory ": "memory limit", "CPU ": "CPU limit", "the sandbox's kernel is the only watcher": "second watcher"} {
 		if strings.HasPrefix(note, about) {
 			return name
 		}

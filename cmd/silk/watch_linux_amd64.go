@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/silk-sandbox/silk/driver/gvisor"
@@ -45,4 +46,26 @@ func (w *hostWatch) begin(pid int, group string) (gvisor.Scope, error) {
 		return nil, err
 	}
 	return hostScope{scope, watcher.Done()}, nil
+}
+
+// watchFact says whether the host's kernel can watch sandboxes besides.
+func watchFact(must bool) fact {
+	const name = "host watch (eBPF)"
+	var parts []string
+	report := bpf.Probe()
+	usable, reason := report.Usable()
+	for _, c := range report {
+		if c.Answer != bpf.Yes && c.Optional {
+			parts = append(parts, fmt.Sprintf("%s: %s", c.Name, c.Reason))
+		}
+	}
+	switch {
+	case usable == bpf.Yes:
+		return fact{name, factYes, strings.Join(append([]string{"watch: true or require_watch: true in the configuration uses it"}, parts...), "; without ")}
+	case must:
+		return fact{name, factFatal, "require_watch is set, and: " + reason}
+	case usable == bpf.No:
+		return fact{name, factNo, reason}
+	}
+	return fact{name, factUnknown, reason}
 }
