@@ -264,6 +264,19 @@ func TestDoomedDieAtTheirNextCall(t *testing.T) {
 	}
 }
 
+// TestClosedScopeEndsNobody: what is left of a scope's process after its Close is no business of the watcher.
+func TestClosedScopeEndsNobody(t *testing.T) {
+	w := opened(t, Config{Kill: true}, 0)
+	s, p := watched(t, w, true, "calls")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if said := p.tell(t, "mount"); said != "did mount" {
+		t.Errorf("it said %q", said)
+	}
+	p.end(t)
+}
+
 func TestScopesAreReused(t *testing.T) {
 	w := opened(t, Config{Scopes: 1}, 0)
 	s, p := watched(t, w, true, "calls")
@@ -290,6 +303,15 @@ func TestScopesAreReused(t *testing.T) {
 		t.Error(err)
 	}
 	q.tell(t, "mount")
+	third, err := w.Watch(q.Process.Pid, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, _, err := third.Alarms()
+	c, err2 := third.Counts()
+	if n != 0 || c != (Counts{}) || err != nil || err2 != nil {
+		t.Errorf("a new scope in an old slot has %d alarms and %+v: %v, %v", n, c, err, err2)
+	}
 	for _, end := range []func() error{w.Check, w.Close} { // also after the watcher's end
 		if err := end(); err != nil {
 			t.Error(err)

@@ -136,14 +136,15 @@ func TestWithoutRoot(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		attr syscall.SysProcAttr
-		want string
+		want string // of the first check that says no
+		open string // of Open's error
 	}{
-		{"an ordinary user", syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}, "{Name:bpf Answer:no Reason:needs root (CAP_BPF, CAP_PERFMON) Optional:false}"},
+		{"an ordinary user", syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}, "{Name:bpf Answer:no Reason:needs root (CAP_BPF, CAP_PERFMON) Optional:false}", "needs root (CAP_BPF, CAP_PERFMON)"},
 		{"root of a user namespace", syscall.SysProcAttr{
 			Cloneflags: unix.CLONE_NEWUSER, Credential: &syscall.Credential{NoSetGroups: true},
 			UidMappings: []syscall.SysProcIDMap{{HostID: nobody, Size: 1}}, GidMappings: []syscall.SysProcIDMap{{HostID: nobody, Size: 1}},
-		}, "{Name:bpf Answer:no Reason:refused although this is root"},
-		{"another PID namespace", syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS}, "{Name:pid_namespace Answer:no Reason:silk runs in a PID namespace"},
+		}, "{Name:bpf Answer:no Reason:refused although this is root", "refused although this is root"},
+		{"another PID namespace", syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS}, "{Name:pid_namespace Answer:no Reason:silk runs in a PID namespace", "silk runs in a PID namespace"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			self, err := os.Open("/proc/self/exe") // its directory may be closed to others
@@ -155,8 +156,8 @@ func TestWithoutRoot(t *testing.T) {
 			cmd.Env, cmd.Dir = []string{envProgram + "=probe"}, "/"
 			cmd.ExtraFiles, cmd.SysProcAttr = []*os.File{self}, &test.attr
 			out, err := cmd.CombinedOutput()
-			if err != nil || !strings.Contains(string(out), test.want) || !strings.Contains(string(out), ErrUnavailable.Error()) {
-				t.Errorf("%v, Probe() said %q, want %q in it and an error of Open", err, out, test.want)
+			if err != nil || !strings.Contains(string(out), test.want) || !strings.Contains(string(out), ErrUnavailable.Error()+": "+test.open) {
+				t.Errorf("%v, Probe() and Open said %q, want %q and %q in it", err, out, test.want, test.open)
 			}
 		})
 	}

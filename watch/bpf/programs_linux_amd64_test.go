@@ -134,9 +134,15 @@ var programs = map[string]func(args []string){
 		if err := os.WriteFile(args[0], []byte("0"), 0); err != nil {
 			fmt.Println(err)
 		}
-		fmt.Println("go")
 		for n := 0; ; n++ { // at most some hundreds live at once
-			cmd := exec.Command("/bin/sleep", "0.3") //nolint:forbidigo // ends by itself
+			if n == 20 {
+				fmt.Println("go")
+			}
+			length := "0.3"
+			if n < 20 { // makes no system call by itself until it is found
+				length = "60"
+			}
+			cmd := exec.Command("/bin/sleep", length) //nolint:forbidigo // ends by itself
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 			_ = cmd.Start()
 			if n%100 == 99 {
