@@ -74,9 +74,8 @@ func (w want) judge(got Result) (Verdict, []string) {
 
 func (w want) outcome(got Result, p *problems) {
 	if want := or(w.Outcome, "ok"); !slices.Contains(strings.Split(want, "|"), got.Outcome) {
-		p.add("outcome %s, want %s; rule %q, message %q", got.Outcome, want, got.Rule, got.Message)
-	}
-	if w.killed && got.Rule != w.rule {
+		p.add("outcome %s, want %s%s%s", got.Outcome, strings.ReplaceAll(want, "|", " or "), tail("; rule ", got.Rule), tail("; ", got.Message))
+	} else if w.killed && got.Rule != w.rule {
 		p.add("rule %q decided, want %q", got.Rule, w.rule)
 	}
 	if w.counted && got.Refused[w.rule] == 0 {
@@ -141,6 +140,13 @@ func listen(output []byte) (h heard) {
 		}
 	}
 	return h
+}
+
+func tail(before, s string) string {
+	if s == "" {
+		return ""
+	}
+	return before + s
 }
 
 func or(s, otherwise string) string {

@@ -7,10 +7,10 @@ func All() []Row { return all }
 
 var all = slices.Concat(
 	spellings(), links(), hardLinks(), openings(), kernelFiles(), hostFiles(), processFiles(), devices(), unlisted(), ordinaryFiles(), lookalikes(), readOnly(), mounted(),
-	sockets(), destinations(),
-	mounts(), newNamespaces(), identities(), kernelPrivileges(), otherProcesses(), probes(), hostSettings(), priorities(),
+	sockets(), destinations(), loopback(),
+	mounts(), newNamespaces(), identities(), kernelPrivileges(), otherProcesses(), probes(), otherHands(), hostSettings(), priorities(),
 	oneProcess(), execution(), races(),
-	memory(), counts(), endless(), output(), afterwards(), visibility(),
+	memory(), kernelMemory(), counts(), endless(), output(), afterwards(), visibility(),
 )
 
 // class completes rows that share a class and, unless they say otherwise, a rule and what is behind it.

@@ -34,6 +34,7 @@ func links() []Row {
 		Row{Name: "a link in /dev/shm", Attack: do("link-in", "/dev/shm", "/etc/passwd")},
 		Row{Name: "a link that is opened itself first", Attack: do("link-itself", "/etc/passwd"), Want: Want{Errno: "ELOOP"}},
 		Row{Name: "moved into the workspace", Attack: do("move-away", "/etc/passwd"), Want: Want{Errno: "EXDEV|EROFS|EACCES|EPERM|ENOENT"}},
+		Row{Name: "a working directory that was removed", Attack: do("removed", "../../etc/passwd")},
 		Row{Name: "a directory that was moved while it was open", Attack: do("rename-parent", "/../etc/passwd")},
 	)
 }
@@ -129,6 +130,7 @@ func processFiles() []Row {
 		Row{Name: "the environment of a child", Attack: do("with-child", "read", "/proc/{child}/environ")},
 		Row{Name: "the environment of a child's thread", Attack: do("with-child", "read", "/proc/{child}/task/{child}/environ")},
 		Row{Name: "the environment of a child, from one's own directory", Attack: do("with-child", "read", "/proc/self/../{child}/environ")},
+		Row{Name: "the environment of a child, as if it were a thread", Attack: do("with-child", "read", "/proc/self/task/{child}/environ"), Want: Want{Errno: "ENOENT"}},
 		Row{Name: "the environment of process 1", Attack: do("read", "/proc/1/environ"), Behind: behind(kernel("EACCES", notOwner))},
 		Row{Name: "the memory of the parent", Rule: rules.FileMemory, Attack: do("in-child", "peek-mem", "{parent}"), Behind: behind(kernel("EACCES", inward))},
 		Row{Name: "the memory of a child", Rule: rules.FileMemory, Attack: do("with-child", "peek-mem", "{child}")},

@@ -38,10 +38,24 @@ func destinations() []Row {
 		Row{Name: "IPv4 inside IPv6", Attack: do("send", "connect", "[::ffff:10.0.0.1]:22")},
 		Row{Name: "IPv6 to a neighbour", Attack: do("send", "sendto", "[fe80::1]:5353")},
 		Row{Name: "multicast", Attack: do("send", "sendto", "224.0.0.251:5353")},
-		Row{Name: "raw packets, also here", Rule: rules.NetworkRaw, Attack: do("socket", "inet6", "raw", "58"), Behind: behind(kernel("EPERM|EACCES", noCapability))},
-		Row{Name: "a service of the host's own loopback", Attack: do("send", "connect", "127.0.0.1:{port}"), Want: Want{Errno: "ECONNREFUSED"}},
-		Row{Name: "the sandbox's own loopback, which is ordinary", Attack: do("echo"), Want: Want{Effect: true}},
 	)
+	return inLoopback(rows)
+}
+
+// loopback is what the loopback of a sandbox must not be.
+func loopback() []Row {
+	return inLoopback(class(
+		"the loopback", "", nil,
+		Row{Name: "the host's own", Attack: do("send", "connect", "127.0.0.1:{port}"), Want: Want{Errno: "ECONNREFUSED"}},
+		Row{Name: "raw packets", Rule: rules.NetworkRaw, Attack: do("socket", "inet6", "raw", "58"), Behind: behind(kernel("EPERM|EACCES", noCapability))},
+		Row{Name: "frames of the device", Rule: rules.NetworkPacket, Attack: do("socket", "packet", "dgram", "0x300"), Behind: behind(kernel("EPERM", noCapability))},
+		Row{Name: "an address outside whose family is not said", Attack: do("send-unspec", "8.8.8.8:53"), Want: Want{Errno: "EINVAL|EAFNOSUPPORT|EDESTADDRREQ|ENETUNREACH"}},
+		Row{Name: "other network devices", Attack: do("addresses"), Want: Want{Errno: "0"}},
+		Row{Name: "a server and its client, which are ordinary", Attack: do("echo"), Want: Want{Effect: true}},
+	))
+}
+
+func inLoopback(rows []Row) []Row {
 	for i := range rows {
 		rows[i].Network = profile.NetworkLoopback
 	}

@@ -116,6 +116,19 @@ func probes() []Row {
 	)
 }
 
+// otherHands make system calls by other entries, numbers and hands than usual.
+func otherHands() []Row {
+	return class(
+		"other entries and hands", rules.FileAccounts, unlistedThen(Layer{Effect: true}),
+		Row{Name: "a 32-bit system call", Attack: do("compat"), Want: Want{Outcome: "ok|failed"}},
+		Row{Name: "a system call of the x32 ABI", Attack: do("x32"), Want: Want{Errno: "ENOSYS"}},
+		Row{Name: "numbers that no call has", Attack: do("unknown"), Want: Want{Errno: "ENOSYS"}},
+		Row{Name: "a call that a tracer turns into another", Rule: rules.NetworkInet, Attack: do("trace-change"), Behind: happens},
+		Row{Name: "a filter of one's own that allows everything", Attack: do("filter", "/etc/passwd")},
+		Row{Name: "after tens of thousands of refusals", Attack: do("flood-read", "/etc/passwd")},
+	)
+}
+
 func hostSettings() []Row {
 	refused := behind(kernel("EPERM", noCapability))
 	return class(
@@ -144,6 +157,7 @@ func priorities() []Row {
 		Row{Name: "a real-time priority by sched_setattr(2)", Rule: rules.SystemRealtime, Attack: do("realtime", "sched_setattr"), Behind: usual},
 		Row{Name: "a real-time priority by sched_setparam(2)", Attack: do("realtime", "sched_setparam"), Want: Want{Errno: "EPERM|EINVAL"}},
 		Row{Name: "more than its share of the processor", Attack: do("nice"), Want: Want{Errno: "EACCES|EPERM"}},
+		Row{Name: "the disk before everybody else", Attack: do("io-class"), Want: Want{Errno: "EPERM|EACCES|ENOSYS"}},
 		Row{Name: "limits beyond the hard ones", Attack: do("raise"), Want: Want{Errno: "EPERM"}},
 		Row{Name: "more processors than it was given", Attack: do("processors", "1"), Want: Want{Errno: "0"}},
 		Row{Name: "the clock may be read", Attack: do("clock-read"), Want: Want{Effect: true}},

@@ -184,7 +184,7 @@ func TestProcessesThatStay(t *testing.T) {
 func TestRequest(t *testing.T) {
 	h := Host{Name: "h", Variable: "V", Dir: "/d", Port: "7"}
 	r := Row{
-		Attack: do("x", "{host-name}{variable}{dir}{port}"), Network: profile.NetworkLoopback, NoSpawn: true,
+		Attack: do("x", "{host-name}{variable}{dir}{port}"), Network: profile.NetworkLoopback, NoSpawn: true, Mounted: true,
 		Limits: profile.Limits{MemoryBytes: 5},
 	}
 	req := r.Request("/tmp/silk-attack", h)
@@ -196,6 +196,9 @@ func TestRequest(t *testing.T) {
 	}
 	if req.Network != r.Network || !req.NoSpawn || req.Limits.MemoryBytes != 5 || req.Limits.Timeout != timeout {
 		t.Errorf("request %+v", req)
+	}
+	if want := []policy.Mount{{Source: "/d/mounted", Target: "/workspace/mounted"}}; !slices.Equal(req.Mounts, want) {
+		t.Errorf("mounts %v, want %v", req.Mounts, want)
 	}
 	if r.Limits.Timeout = 3; r.Request("", h).Limits.Timeout != 3 {
 		t.Error("a row's own time limit is not kept")

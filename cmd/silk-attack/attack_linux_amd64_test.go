@@ -7,7 +7,7 @@ import (
 )
 
 // within are attacks that only others perform, or their other half.
-var within = map[string]bool{"pause": true, "ran": true, "ran-from": true, "flip": true, "parent-of-pause": true}
+var within = map[string]bool{"pause": true, "ran": true, "ran-from": true, "flip": true, "parent-of-pause": true, "traced": true}
 
 // TestAttacksAndRows: each row has its attack, and each attack a row. A misspelt name would show only in a sandbox.
 func TestAttacksAndRows(t *testing.T) {

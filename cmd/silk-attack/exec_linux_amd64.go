@@ -18,6 +18,7 @@ func execAttacks() map[string]attack {
 		"exec-elf":    execELF,
 		"exec-copy":   execCopy,
 		"exec-memfd":  execMemfd,
+		"exec-opened": execOpened,
 		"exec-setuid": execSetuid,
 		"map-exec":    mapExec,
 		"ran":         ran,
@@ -129,6 +130,16 @@ func execCopy(args []string) {
 	exec(name)
 }
 
+// execOpened executes a copy of this program in a directory by a descriptor that is open for reading.
+func execOpened(args []string) {
+	name := args[0] + "/copy"
+	put(name, self(), 0o755)
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	must("open "+name, err)
+	reached()
+	answer(execveat(fd, "", unix.AT_EMPTY_PATH))
+}
+
 // execMemfd executes a copy of this program that has no name.
 func execMemfd([]string) {
 	fd, err := unix.MemfdCreate("attack", 0)
@@ -164,7 +175,14 @@ func mapExec(args []string) {
 	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	must("open "+name, err)
 	reached()
-	b, err := unix.Mmap(fd, 0, 6, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE)
+	var b []byte
+	if len(args) > 1 { // later
+		if b, err = unix.Mmap(fd, 0, 6, unix.PROT_READ, unix.MAP_PRIVATE); err == nil {
+			err = unix.Mprotect(b, unix.PROT_READ|unix.PROT_EXEC)
+		}
+	} else {
+		b, err = unix.Mmap(fd, 0, 6, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE)
+	}
 	if err != nil {
 		answer(err)
 		return

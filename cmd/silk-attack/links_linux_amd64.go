@@ -17,6 +17,7 @@ func linkAttacks() map[string]attack {
 		"hardlink-fd":   hardlinkFD,
 		"move-away":     func(args []string) { makeAt([]string{"move", args[0]}) },
 		"cwd-fd":        cwdFD,
+		"removed":       removed,
 		"rename-parent": renameParent,
 	}
 }
@@ -77,6 +78,14 @@ func hardlinkFD(args []string) {
 func cwdFD(args []string) {
 	must("go there", unix.Fchdir(directory(args[0], unix.O_PATH)))
 	read(unix.AT_FDCWD, "/proc/self/cwd/"+args[1], unix.O_RDONLY)
+}
+
+// removed climbs out of a working directory that is not there any more.
+func removed(args []string) {
+	must("make a directory", unix.Mkdir("gone", 0o777))
+	must("go there", unix.Chdir("gone"))
+	must("remove it", unix.Rmdir("/workspace/gone"))
+	read(unix.AT_FDCWD, args[0], unix.O_RDONLY)
 }
 
 // renameParent opens a directory, moves it elsewhere, and climbs out of it by "..": the name that was judged is not the

@@ -47,3 +47,15 @@ thread:
 	MOVQ $34, AX // SYS_pause
 	SYSCALL
 	JMP  thread
+
+// func rawCompat(nr uintptr) (result uintptr)
+//
+// A system call by the 32-bit entry, with the numbers of arch/x86/entry/syscalls/syscall_32.tbl. It may end the thread.
+TEXT ·rawCompat(SB), NOSPLIT, $0-16
+	MOVQ nr+0(FP), AX
+	MOVQ $0, BX
+	MOVQ $0, CX
+	MOVQ $0, DX
+	INT  $0x80
+	MOVQ AX, result+8(FP)
+	RET

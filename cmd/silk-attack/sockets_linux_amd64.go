@@ -16,6 +16,7 @@ func socketAttacks() map[string]attack {
 		"connect":      func(args []string) { send("connect", args[0]) },
 		"send":         func(args []string) { send(args[0], args[1]) },
 		"send-second":  sendSecond,
+		"send-unspec":  sendUnspec,
 		"echo":         echo,
 		"unix-connect": unixConnect,
 		"unix-echo":    unixEcho,
@@ -143,6 +144,21 @@ func sendSecond(args []string) {
 		}
 		answer(err)
 	}
+}
+
+// sendUnspec sends to an address outside whose family is not said: udp(7) takes it for one of IPv4.
+func sendUnspec(args []string) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	must("make a socket", err)
+	address := rawAddress(netip.MustParseAddrPort(args[0]))
+	address[0] = unix.AF_UNSPEC
+	text := byte('x')
+	reached()
+	if _, err := call(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&text)), 1, 0, uintptr(unsafe.Pointer(&address)), 16); err != nil {
+		answer(err)
+		return
+	}
+	effect("a datagram was accepted")
 }
 
 // echo sends to a server of its own through the sandbox's loopback.

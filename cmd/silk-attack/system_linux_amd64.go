@@ -25,6 +25,7 @@ func systemAttacks() map[string]attack {
 		"swap":       swap,
 		"realtime":   realtime,
 		"nice":       nice,
+		"io-class":   ioClass,
 		"raise":      raise,
 		"ports":      ports,
 		"admin":      admin,
@@ -241,6 +242,18 @@ func nice([]string) {
 	err := unix.Setpriority(unix.PRIO_PROCESS, 0, -20)
 	if now, getErr := unix.Getpriority(unix.PRIO_PROCESS, 0); getErr == nil && now > 20 { // the raw call says 20-nice
 		effect("the priority is", strconv.Itoa(20-now))
+		return
+	}
+	answer(err)
+}
+
+// ioClass asks for the disk before everybody else (ioprio_set(2)).
+func ioClass([]string) {
+	const realtime = 1 << 13
+	reached()
+	_, err := call(unix.SYS_IOPRIO_SET, 1, 0, realtime)
+	if now, getErr := call(unix.SYS_IOPRIO_GET, 1, 0); getErr == nil && now == realtime {
+		effect("the class is", strconv.Itoa(int(now>>13)))
 		return
 	}
 	answer(err)
