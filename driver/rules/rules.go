@@ -131,7 +131,7 @@ var all = []Rule{
 	{Name: "system.chroot", Action: Deny, Errno: "EPERM", Calls: []string{"chroot"}, Reason: "another root changes what paths mean"},
 	{Name: SystemNode, Action: Deny, Errno: "EPERM", Calls: []string{"mknod", "mknodat"}, Reason: "device nodes; fifos, sockets and files are ordinary"},
 	{Name: "system.swap", Action: Deny, Errno: "EPERM", Calls: []string{"swapon", "swapoff"}, Reason: "the host's memory"},
-	{Name: SystemRealtime, Action: Deny, Errno: "EPERM", Calls: []string{"sched_setscheduler", "sched_setattr"}, Reason: "real-time priorities starve everybody else"},
+	{Name: SystemRealtime, Action: Deny, Errno: "EPERM", Calls: []string{"sched_setscheduler", "sched_setattr", "setpriority"}, Reason: "real-time policies, and nice values below one's own, starve everybody else"},
 	{Name: "system.ports", Action: Deny, Errno: "EPERM", Calls: []string{"iopl", "ioperm"}, Reason: "hardware ports"},
 	{Name: "system.admin", Action: Deny, Errno: "EPERM", Calls: []string{"acct", "quotactl", "syslog", "vhangup"}, Reason: "accounting, quotas, kernel messages and terminals of a host"},
 

@@ -26,7 +26,7 @@ var numbers = map[string]uintptr{
 	"sched_setattr": unix.SYS_SCHED_SETATTR, "sched_setscheduler": unix.SYS_SCHED_SETSCHEDULER, "sendmmsg": unix.SYS_SENDMMSG,
 	"sendmsg": unix.SYS_SENDMSG, "sendto": unix.SYS_SENDTO, "setdomainname": unix.SYS_SETDOMAINNAME, "setfsgid": unix.SYS_SETFSGID,
 	"setfsuid": unix.SYS_SETFSUID, "setgid": unix.SYS_SETGID, "setgroups": unix.SYS_SETGROUPS, "sethostname": unix.SYS_SETHOSTNAME,
-	"setns": unix.SYS_SETNS, "setregid": unix.SYS_SETREGID, "setresgid": unix.SYS_SETRESGID, "setresuid": unix.SYS_SETRESUID,
+	"setns": unix.SYS_SETNS, "setpriority": unix.SYS_SETPRIORITY, "setregid": unix.SYS_SETREGID, "setresgid": unix.SYS_SETRESGID, "setresuid": unix.SYS_SETRESUID,
 	"setreuid": unix.SYS_SETREUID, "settimeofday": unix.SYS_SETTIMEOFDAY, "setuid": unix.SYS_SETUID, "socket": unix.SYS_SOCKET,
 	"swapoff": unix.SYS_SWAPOFF, "swapon": unix.SYS_SWAPON, "syslog": unix.SYS_SYSLOG, "umount2": unix.SYS_UMOUNT2, "unshare": unix.SYS_UNSHARE,
 	"userfaultfd": unix.SYS_USERFAULTFD, "vfork": unix.SYS_VFORK, "vhangup": unix.SYS_VHANGUP, "write": unix.SYS_WRITE, "writev": unix.SYS_WRITEV,

@@ -20,8 +20,13 @@ import (
 //go:linkname judgeExecutable gvisor.dev/gvisor/pkg/sentry/loader.judgeExecutable
 var judgeExecutable func(context.Context, *vfs.FileDescription) error
 
-// execCalls are about starting programs. The names that the call itself gives are judged as those of an open are; what
-// is really opened - the program, a script's interpreter, the dynamic loader - is judged by judgeExecutable.
+// judgeExecutableName is asked before, about the name: what does not exist may be forbidden as well.
+//
+//go:linkname judgeExecutableName gvisor.dev/gvisor/pkg/sentry/loader.judgeExecutableName
+var judgeExecutableName func(ctx context.Context, root, start vfs.VirtualDentry, name string, follow bool) error
+
+// execCalls are about starting programs. What the call itself names is judged as the name in an open is; so are, when the
+// loader comes to them, the interpreter of a script and the dynamic loader, and in the end whatever is really opened.
 func (g *guard) execCalls() map[string]rule {
 	return map[string]rule{
 		"execve": func(c *call) (uintptr, *kernel.SyscallControl, error) {
@@ -51,18 +56,30 @@ func (g *guard) exec(c *call, dirfd int32, addr hostarch.Addr, flags int32) (uin
 		return 0, nil, err
 	}
 	defer root.DecRef(t)
-	w, d, err := g.walk(t, root, start, name, flags&linux.AT_SYMLINK_NOFOLLOW == 0)
-	defer w.release()
-	if !d.magic {
-		if v := g.judge(t, object{path: d.path, directory: func() bool { return w.isDirectory(d) }}); !v.allows() {
-			return g.settle(c, v, d.path)
-		}
+	v, where, err := g.judgeName(t, root, start, name, flags&linux.AT_SYMLINK_NOFOLLOW == 0)
+	if !v.allows() {
+		return g.settle(c, v, where)
 	}
-	g.seen(c, d.path, err)
+	g.seen(c, where, err)
 	if err != nil {
 		return 0, nil, err
 	}
 	return c.proceed()
+}
+
+// judgeName walks to a name from start, which it takes over. The error is why the walk came to no end.
+func (g *guard) judgeName(t *kernel.Task, root, start vfs.VirtualDentry, name string, follow bool) (v verdict, where string, err error) {
+	w, d, err := g.walk(t, root, start, name, follow)
+	defer w.release()
+	if !d.magic {
+		v = g.judge(t, object{path: d.path, directory: func() bool { return w.isDirectory(d) }})
+	}
+	return v, d.path, err
+}
+
+// execCall is the call that a judgement of the loader is about.
+func execCall(t *kernel.Task) *call {
+	return &call{task: t, name: "execve", kind: eventExec, place: wire.CallOf("execve")}
 }
 
 // watchExecutables makes the loader ask before it uses a file that it has opened.
@@ -84,7 +101,20 @@ func (g *guard) watchExecutables() {
 		case t == nil: // the run's own command: it has not started, and will not
 			return g.errnoOf(rules.FileUnlisted)
 		}
-		_, _, err = g.settle(&call{task: t, name: "execve", kind: eventExec, place: wire.CallOf("execve")}, v, o.path)
+		_, _, err = g.settle(execCall(t), v, o.path)
+		return err
+	}
+	judgeExecutableName = func(ctx context.Context, root, start vfs.VirtualDentry, name string, follow bool) error {
+		t := kernel.TaskFromContext(ctx)
+		if t == nil { // the run's own command, or process 1
+			return nil
+		}
+		start.IncRef()
+		v, where, _ := g.judgeName(t, root, start, name, follow) // the loader finds out what is wrong with the walk
+		if v.allows() {
+			return nil
+		}
+		_, _, err := g.settle(execCall(t), v, where)
 		return err
 	}
 }

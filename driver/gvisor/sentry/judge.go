@@ -40,6 +40,9 @@ func (g *guard) judge(t *kernel.Task, o object) verdict {
 			return verdict{r.Name, r.Action}
 		}
 	}
+	if !g.on(rules.FileUnlisted) { // in no product
+		return verdict{}
+	}
 	return verdict{rules.FileUnlisted, rules.Kill} // not reached: the last rule matches everything
 }
 

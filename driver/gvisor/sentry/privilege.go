@@ -31,6 +31,7 @@ func (g *guard) privilegeCalls() map[string]rule {
 		"clock_adjtime":      g.clock(1),
 		"sched_setscheduler": g.scheduler,
 		"sched_setattr":      g.schedulerAttributes,
+		"setpriority":        g.priority,
 	}
 }
 
@@ -171,6 +172,14 @@ func (g *guard) realtime(c *call, policy uint32) (uintptr, *kernel.SyscallContro
 		if g.on(rules.SystemRealtime) {
 			return 0, nil, g.refuse(c, rules.SystemRealtime, fmt.Sprintf("policy %d", policy))
 		}
+	}
+	return c.proceed()
+}
+
+// priority refuses what would take more than a fair share: a nice value below one's own.
+func (g *guard) priority(c *call) (uintptr, *kernel.SyscallControl, error) {
+	if nice := int(c.args[2].Int()); nice < c.task.Niceness() && g.on(rules.SystemRealtime) {
+		return 0, nil, g.refuse(c, rules.SystemRealtime, fmt.Sprintf("nice %d", nice))
 	}
 	return c.proceed()
 }
