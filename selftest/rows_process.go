@@ -64,7 +64,7 @@ func races() []Row {
 		Row{Name: "a working directory that changes", Attack: do("race-cwd", raceRounds, unlistedFile)},
 		Row{Name: "a link to a forbidden file that is swapped", Rule: rules.FileAccounts, Attack: do("race-link", raceRounds, "/etc/passwd"), Behind: unlistedThen(Layer{Effect: true})},
 		Row{Name: "a file that is made through a swapped link", Rule: rules.FileRootHome, Attack: do("race-creat", raceRounds, "/root/attack"), Behind: behind(kernel("EACCES|EROFS", readOnlyRoot))},
-		Row{Name: "a program that is swapped for one in /tmp", Attack: do("race-exec", "40"), Want: Want{Errno: "EACCES"}},
+		Row{Name: "a program that is swapped for one in /tmp", Attack: do("race-exec", "40", "/tmp/copy"), Want: Want{Errno: "EACCES"}},
 		Row{Name: "an address that is rewritten", Rule: rules.NetworkOutside, Network: profile.NetworkLoopback, Attack: do("race-address", raceRounds), Behind: behind(kernel("ENETUNREACH", noRoute))},
 		Row{Name: "a message whose address is replaced", Rule: rules.NetworkOutside, Network: profile.NetworkLoopback, Attack: do("race-message", raceRounds), Behind: behind(kernel("ENETUNREACH", noRoute))},
 	)

@@ -113,13 +113,14 @@ func start(args, env []string) int {
 	return pid
 }
 
-func wait(pid int) {
+// wait waits for the end of a process and returns its exit status, -1 after a signal.
+func wait(pid int) int {
 	var status unix.WaitStatus
 	for {
 		_, err := unix.Wait4(pid, &status, 0, nil)
 		if err != unix.EINTR {
 			must("wait for the child", err)
-			return
+			return status.ExitStatus()
 		}
 	}
 }

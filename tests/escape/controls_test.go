@@ -17,6 +17,7 @@ const rulesOff = "SILK_TEST_RULES_OFF="
 // what happens instead must be what the row says.
 func TestControls(t *testing.T) {
 	testenv.Require(t, testenv.Silk)
+	testenv.NoLeaks(t)
 	suite := newSuite(t, newSilk(t, controlSilk(t), plantedImages(t)))
 	var mu sync.Mutex
 	noticed, ran, controls := map[string]bool{}, 0, 0
@@ -66,6 +67,7 @@ func TestControls(t *testing.T) {
 // TestNoSwitchInTheProduct asks the ordinary silk to switch rules off: one row of each rule holds all the same.
 func TestNoSwitchInTheProduct(t *testing.T) {
 	testenv.Require(t, testenv.Silk, testenv.Image("lab:text"))
+	testenv.NoLeaks(t)
 	suite := newSuite(t, newSilk(t, testenv.SilkPath(), testImages()))
 	tried := map[string]bool{"": true}
 	t.Run("rule", func(t *testing.T) {

@@ -22,6 +22,7 @@ func plantedRows() []selftest.Row {
 		{Name: "executed by descriptor", Attack: []string{"exec-fd", "/planted/program"}},
 		{Name: "an interpreter of scripts", Attack: []string{"exec-script", "/planted/program ran"}},
 		{Name: "a loader of programs", Attack: []string{"exec-elf", "/planted/program"}},
+		{Name: "swapped for the own program", Attack: []string{"race-exec", "40", "/planted/program"}},
 		{Name: "swapped for an innocent one", Attack: []string{"race-link", "3000", "/planted/secret"}},
 	}
 	for i := range rows {
@@ -33,6 +34,7 @@ func plantedRows() []selftest.Row {
 // TestPlanted runs the rows about files on the planted image. All rows run in TestSelftest.
 func TestPlanted(t *testing.T) {
 	testenv.Require(t, testenv.Silk)
+	testenv.NoLeaks(t)
 	suite := newSuite(t, newSilk(t, testenv.SilkPath(), plantedImages(t)))
 	t.Run("row", func(t *testing.T) {
 		for _, r := range rows {

@@ -23,6 +23,7 @@ func testImages() string { return filepath.Join(testenv.Home(), "images") }
 // TestSelftest runs the command that users run, as root and as one of them: all rows hold, and nothing is left.
 func TestSelftest(t *testing.T) {
 	testenv.Require(t, testenv.Silk, testenv.Image("lab:text"))
+	testenv.NoLeaks(t)
 	for _, who := range []string{"whoever tests", "an ordinary user"} {
 		t.Run(who, func(t *testing.T) {
 			s := newSilk(t, testenv.SilkPath(), testImages())
