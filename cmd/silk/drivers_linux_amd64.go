@@ -12,10 +12,7 @@ import (
 func hostDrivers(cfg driverConfig) (hostTools, error) {
 	config := gvisor.Config{Home: cfg.Home, Sentry: cfg.Sentry, Logger: cfg.Logger}
 	if cfg.Watch {
-		var w *hostWatch
-		if w, config.Unwatched = newHostWatch(); w != nil {
-			config.Watch = w.begin
-		}
+		config.Watch, config.Unwatched = newHostWatch()
 	}
 	g, err := gvisor.New(config)
 	if errors.Is(err, gvisor.ErrUnusable) {

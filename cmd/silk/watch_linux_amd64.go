@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -10,42 +11,31 @@ import (
 	"github.com/silk-sandbox/silk/watch/bpf"
 )
 
-// hostWatch is the watcher in the host's kernel, for sandbox kernels. Its programs are loaded when the first sandbox
-// starts, which takes a tenth of a second: more than the rest of a short run.
-type hostWatch struct {
-	open func() (*bpf.Watcher, error)
-}
-
-// newHostWatch returns nil and why if the host does not let us watch.
-func newHostWatch() (w *hostWatch, why string) {
-	if usable, reason := bpf.Probe().Usable(); usable != bpf.Yes {
-		return nil, reason
+// newHostWatch begins to load the watcher in the host's kernel, which takes some 50 ms of processor time beside what
+// else a start does. It returns nil and why if the host certainly does not let us watch.
+func newHostWatch() (begin func(pid int, group string) (gvisor.Scope, error), why string) {
+	if c := bpf.Permitted(); c.Answer != bpf.Yes {
+		return nil, c.Reason
 	}
-	return &hostWatch{sync.OnceValues(func() (*bpf.Watcher, error) { return bpf.Open(context.Background(), bpf.Config{Kill: true}) })}, ""
-}
-
-// hostScope is a scope and the watcher that it needs.
-type hostScope struct {
-	*bpf.Scope
-
-	lost <-chan struct{}
-}
-
-func (s hostScope) Lost() <-chan struct{} { return s.lost }
-
-func (w *hostWatch) begin(pid int, group string) (gvisor.Scope, error) {
-	watcher, err := w.open()
-	if err != nil {
-		return nil, err
-	}
-	if err := watcher.Check(); err != nil {
-		return nil, fmt.Errorf("look whether the watcher sees anything: %w", err)
-	}
-	scope, err := watcher.Watch(pid, group)
-	if err != nil {
-		return nil, err
-	}
-	return hostScope{scope, watcher.Done()}, nil
+	open := sync.OnceValues(func() (*bpf.Watcher, error) { return bpf.Open(context.Background(), bpf.Config{Kill: true}) })
+	go open() // whoever begins to watch has its error
+	return func(pid int, group string) (gvisor.Scope, error) {
+		w, err := open()
+		if errors.Is(err, bpf.ErrUnavailable) {
+			return nil, gvisor.NotWatched(err.Error())
+		}
+		if err == nil {
+			err = w.Check()
+		}
+		if err != nil {
+			return nil, err
+		}
+		scope, err := w.Watch(pid, group)
+		if err != nil {
+			return nil, err // no typed nil
+		}
+		return scope, nil
+	}, ""
 }
 
 // watchFact says whether the host's kernel can watch sandboxes besides.

@@ -2,6 +2,7 @@ package gvisor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -25,10 +26,14 @@ func (k *kernel) watchFromOutside(begin func(pid int, group string) (Scope, erro
 	if k.groups != nil && k.groups.Version == 2 {
 		group = k.group.Path()
 	}
-	var err error
-	if k.scope, err = begin(k.proc.Pid, group); err != nil {
+	scope, err := begin(k.proc.Pid, group)
+	if errors.As(err, &k.unwatched) {
+		return nil // a run that requires it will be refused
+	}
+	if err != nil {
 		return fmt.Errorf("watch sandbox kernel from the host: %w", err)
 	}
+	k.scope = scope
 	return nil
 }
 
@@ -92,16 +97,4 @@ func (k *kernel) unwatch() error {
 		return fmt.Errorf("end the watching of a sandbox kernel: %w", err)
 	}
 	return nil
-}
-
-// unwatched is the refusal of a run that requires what this driver does not have here.
-func (d *Driver) unwatched() error {
-	why := d.config.Unwatched
-	if why == "" {
-		why = "it was not asked for"
-	}
-	return &driver.Unheld{
-		Promise: "watch", Detail: "the sandbox is not watched from the host's kernel: " + why,
-		Fix: "run silk as root on a kernel with eBPF (silk doctor says what is missing), or leave require_watch out",
-	}
 }

@@ -10,6 +10,7 @@
 package gvisor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,8 +29,8 @@ type Config struct {
 	Logger *slog.Logger // nil: silent
 
 	// Watch, if not nil, begins to watch a sandbox kernel from the host's kernel: pid is its process, which has no children
-	// yet, group the directory of its control group, "" unless that is version 2. Its error fails the start. Unwatched
-	// says why it is nil.
+	// yet, group the directory of its control group, "" unless that is version 2. Its error fails the start, but
+	// for that of NotWatched. Unwatched says why it is nil.
 	Watch     func(pid int, group string) (Scope, error)
 	Unwatched string
 
@@ -57,6 +58,14 @@ type Scope interface {
 	Kill(ctx context.Context) error
 
 	Close() error
+}
+
+// NotWatched is the error of [Config].Watch where the host does not let it: runs that require it are refused, others go on.
+func NotWatched(why string) error {
+	return &driver.Unheld{
+		Promise: "watch", Detail: "the sandbox is not watched from the host's kernel: " + cmp.Or(why, "it was not asked for"),
+		Fix: "run silk as root on a kernel with eBPF (silk doctor says what is missing), or leave require_watch out",
+	}
 }
 
 func (c Config) withDefaults() Config {

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/driver/gvisor/stage"
 	"github.com/silk-sandbox/silk/driver/gvisor/wire"
 	"github.com/silk-sandbox/silk/internal/cgroup"
@@ -24,19 +25,20 @@ const nobody = 65534
 
 // kernel is one silk-sentry process, from fork to reaping.
 type kernel struct {
-	proc     *os.Process
-	cpus     int
-	stage    stage.Stage
-	sock     int // our end; closing it ends the process
-	forked   time.Time
-	stderr   *tail
-	groups   *cgroup.Root  // nil where the host has no control groups for us
-	group    *cgroup.Group // set when it is placed
-	groupDir *os.File      // open during the fork
-	scope    Scope         // nil if the host's kernel does not watch
-	gone     chan struct{} // closed when the process is reaped
-	state    *os.ProcessState
-	waitErr  error
+	proc      *os.Process
+	cpus      int
+	stage     stage.Stage
+	sock      int // our end; closing it ends the process
+	forked    time.Time
+	stderr    *tail
+	groups    *cgroup.Root   // nil where the host has no control groups for us
+	group     *cgroup.Group  // set when it is placed
+	groupDir  *os.File       // open during the fork
+	scope     Scope          // nil if the host's kernel does not watch
+	unwatched *driver.Unheld // why it does not though it was asked to
+	gone      chan struct{}  // closed when the process is reaped
+	state     *os.ProcessState
+	waitErr   error
 
 	closeOnce sync.Once
 }

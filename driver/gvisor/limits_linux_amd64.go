@@ -146,7 +146,7 @@ func (d *Driver) Probe(_ context.Context, spec driver.Spec) (notes []string, err
 	}
 	switch {
 	case d.config.Watch == nil && spec.RequireWatch:
-		return notes, d.unwatched()
+		return notes, NotWatched(d.config.Unwatched)
 	case d.config.Watch == nil:
 		notes = append(notes, "the sandbox's kernel is the only watcher: "+cmp.Or(d.config.Unwatched, "the host's was not asked for (watch: true in the configuration)"))
 	}

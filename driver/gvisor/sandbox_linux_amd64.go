@@ -40,7 +40,7 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ driver.Sandbox,
 		return nil, err
 	}
 	if spec.RequireWatch && d.config.Watch == nil {
-		return nil, d.unwatched()
+		return nil, NotWatched(d.config.Unwatched)
 	}
 	trace := spec.Trace
 	if trace == nil {
@@ -74,6 +74,9 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ driver.Sandbox,
 			}
 		}
 	}()
+	if spec.RequireWatch && k.unwatched != nil {
+		return nil, k.unwatched
+	}
 	if err := d.limit(k, spec); err != nil {
 		return nil, err
 	}
