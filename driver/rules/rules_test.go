@@ -1,10 +1,57 @@
 package rules
 
 import (
+	"flag"
+	"fmt"
+	"os"
 	"path"
 	"strings"
 	"testing"
+
+	"github.com/silk-sandbox/silk/internal/atomicfile"
 )
+
+var update = flag.Bool("update", false, "write the table into docs/security.md")
+
+// docs/security.md prints the table.
+func TestDocs(t *testing.T) {
+	const (
+		page  = "../../docs/security.md"
+		begin = "<!-- rules: written by go test ./driver/rules -update -->\n"
+		end   = "<!-- end of rules -->\n"
+	)
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(text), begin)
+	got, after, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatalf("%s has no place for the table", page)
+	}
+	var want strings.Builder
+	want.WriteString("| Rule | Action | Calls or files | Why |\n|---|---|---|---|\n")
+	for _, r := range All() {
+		action := string(r.Action)
+		if r.Errno != "" {
+			action += ", " + r.Errno
+		}
+		about := "`" + strings.Join(append(r.Calls, r.Files...), "` `") + "`"
+		if about == "``" {
+			about = ""
+		}
+		fmt.Fprintf(&want, "| `%s` | %s | %s | %s |\n", r.Name, action, about, r.Reason)
+	}
+	if *update {
+		if err := atomicfile.Write(page, []byte(before+begin+want.String()+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if got != want.String() {
+		t.Errorf("%s has another table than this package: go test ./driver/rules -update", page)
+	}
+}
 
 func TestTable(t *testing.T) {
 	seen := map[string]bool{}
