@@ -164,6 +164,9 @@ func (a *app) attack(h *host, f selftestFlags, rows []selftest.Row) (_ selftest.
 	began := time.Now()
 	report.Rows, err = suite.Do(a.ctx, rows)
 	done()
+	if errors.Is(err, errSignal) {
+		err = fmt.Errorf("%w: %w", err, context.Canceled) // the user's doing: exit.go
+	}
 	report.WallMs = time.Since(began).Milliseconds()
 	report.Sum()
 	return report, err

@@ -4,11 +4,13 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/silk-sandbox/silk/driver"
@@ -16,6 +18,17 @@ import (
 	"github.com/silk-sandbox/silk/internal/testenv"
 	"github.com/silk-sandbox/silk/selftest"
 )
+
+// interrupted is a driver under which somebody presses Ctrl-C.
+type interrupted struct{ *drivertest.Fake }
+
+func (interrupted) Start(ctx context.Context, _ driver.Spec) (driver.Sandbox, error) {
+	if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
+		return nil, err
+	}
+	<-ctx.Done()
+	return nil, context.Cause(ctx)
+}
 
 // TestSelftest: against a driver that runs nothing no row holds, the report says so, and nothing is left behind.
 func TestSelftest(t *testing.T) {
@@ -64,6 +77,11 @@ func TestSelftest(t *testing.T) {
 	status, stdout, stderr = silk(&drivertest.Fake{StartErr: errors.New("no more room")}, "selftest", "--only", "chroot|spellings")
 	if status != 125 || stdout != "" || !strings.Contains(stderr, "no more room") {
 		t.Errorf("where nothing starts: status %d, stdout %q, stderr %q", status, stdout, stderr)
+	}
+
+	status, _, stderr = silk(interrupted{&drivertest.Fake{}}, "selftest", "--only", "chroot|spellings")
+	if status != 130 || !strings.Contains(stderr, "interrupted") {
+		t.Errorf("interrupted: status %d, %s", status, stderr)
 	}
 
 	if left, err := filepath.Glob(filepath.Join(os.TempDir(), "silk-selftest-*")); err != nil || len(left) > 0 {
