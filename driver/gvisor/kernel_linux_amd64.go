@@ -20,9 +20,6 @@ import (
 	"github.com/silk-sandbox/silk/internal/cgroup"
 )
 
-// nobody is who the Sentry is on the host: an id without files, processes or rights.
-const nobody = 65534
-
 // kernel is one silk-sentry process, from fork to reaping.
 type kernel struct {
 	proc      *os.Process
@@ -177,27 +174,18 @@ func (k *kernel) removeGroup() error {
 	return k.group.Remove(context.Background())
 }
 
-// isolation is what the process has before its first instruction: namespaces of its own, and in them the three
+// isolation is what the process has before its first instruction: an id and namespaces of its own, and in them the three
 // capabilities that its stage needs and gives up before it executes the Sentry.
 func isolation() *syscall.SysProcAttr {
-	uid := nobody
-	if os.Getuid() != 0 {
-		uid = os.Getuid()
+	sys := &syscall.SysProcAttr{
+		Setsid:      true,
+		Pdeathsig:   syscall.SIGKILL,
+		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET,
+		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SYS_CHROOT, unix.CAP_SETPCAP},
 	}
-	gid := nobody
-	if os.Getuid() != 0 {
-		gid = os.Getgid()
-	}
-	return &syscall.SysProcAttr{
-		Setsid:                     true,
-		Pdeathsig:                  syscall.SIGKILL,
-		Cloneflags:                 unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET,
-		Credential:                 &syscall.Credential{Uid: nobody, Gid: nobody, NoSetGroups: os.Getuid() != 0},
-		UidMappings:                []syscall.SysProcIDMap{{ContainerID: nobody, HostID: uid, Size: 1}},
-		GidMappings:                []syscall.SysProcIDMap{{ContainerID: nobody, HostID: gid, Size: 1}},
-		GidMappingsEnableSetgroups: os.Getuid() == 0,
-		AmbientCaps:                []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SYS_CHROOT, unix.CAP_SETPCAP},
-	}
+	id, _ := newIdentity()
+	id.apply(sys)
+	return sys
 }
 
 // explainStart adds to a refused fork what usually helps.

@@ -78,7 +78,7 @@ func extract(home, digest string) (string, error) {
 	return path, check(path, info.Size())
 }
 
-// executable is the mode of an unpacked kernel. Executable for all: the process that execs it is already "nobody".
+// executable is the mode of an unpacked kernel. Executable for all: the process that execs it is already somebody else.
 const executable = 0o555
 
 // check refuses an executable that somebody else could have written. size -1 means any.
