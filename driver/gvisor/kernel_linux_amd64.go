@@ -174,14 +174,14 @@ func (k *kernel) removeGroup() error {
 	return k.group.Remove(context.Background())
 }
 
-// isolation is what the process has before its first instruction: an id and namespaces of its own, and in them the three
+// isolation is what the process has before its first instruction: an id and namespaces of its own, and in them the four
 // capabilities that its stage needs and gives up before it executes the Sentry.
 func isolation() *syscall.SysProcAttr {
 	sys := &syscall.SysProcAttr{
 		Setsid:      true,
 		Pdeathsig:   syscall.SIGKILL,
 		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET,
-		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SYS_CHROOT, unix.CAP_SETPCAP},
+		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SYS_CHROOT, unix.CAP_SETPCAP, unix.CAP_SYS_RESOURCE},
 	}
 	id, _ := newIdentity()
 	id.apply(sys)

@@ -31,9 +31,12 @@ type Stage struct {
 // call is one system call; what says what it does to whom. Arguments are integers, strings and bytes.
 type call struct {
 	what string
-	nr   uintptr
+	nr   uint64
 	args []any
 }
+
+// mayFail in a call's number keeps its failure from ending the stage.
+const mayFail = 1 << 32
 
 // File is a file that the empty root has, such as gVisor's packages read when they are initialised.
 type File struct {
@@ -44,12 +47,20 @@ type File struct {
 // New makes a stage for a process in new user, mount and PID namespaces that holds CAP_SYS_ADMIN, CAP_SYS_CHROOT and
 // CAP_SETPCAP in them: mounts private, an empty read-only tmpfs as root (nosuid, nodev, noexec) with dirs and files, the
 // host's root detached, every capability up to lastCap out of the bounding set, no capability left, no_new_privs.
+//
+// With CAP_SYS_RESOURCE too, the process can make no user namespace below its own, in which it would have capabilities
+// again: they give nothing of the host (see the package's tests), but let code reach much of the host's kernel that is
+// for root. Where /proc/sys is read-only, as in most containers, this is left out.
 func New(dirs []string, files []File, lastCap int) Stage {
 	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	const at = "/proc" // exists on every host that can write user namespace maps
 	calls := []call{
 		{"close the stage", unix.SYS_CLOSE, []any{SelfFD}},
 		{"make mounts private", unix.SYS_MOUNT, []any{"", "/", "", unix.MS_SLAVE | unix.MS_REC, 0}},
+		// A limit of this user namespace, namespaces(7): the kernel takes it from whose process opens the file.
+		{"open the limit of user namespaces", mayFail | unix.SYS_OPEN, []any{"/proc/sys/user/max_user_namespaces", unix.O_WRONLY, 0}},
+		{"forbid user namespaces", mayFail | unix.SYS_WRITE, []any{MadeFD, "0", 1}},
+		{"close the limit of user namespaces", mayFail | unix.SYS_CLOSE, []any{MadeFD}},
 		{"mount an empty root", unix.SYS_MOUNT, []any{"silk-root", at, "tmpfs", flags, "mode=0755,size=1M"}},
 		{"enter the empty root", unix.SYS_CHDIR, []any{at}},
 		{"set the mask of new files", unix.SYS_UMASK, []any{0o022}}, // the caller's may keep even us out of what is made here
@@ -107,7 +118,7 @@ func assemble(calls []call) []byte {
 		0x48, 0x8d, 0x1d, 0, 0, 0, 0, // lea rbx, [table]
 		0x45, 0x31, 0xe4, // xor r12d, r12d: the index
 		// each:
-		0x48, 0x8b, 0x03, // mov rax, [rbx]
+		0x8b, 0x03, // mov eax, [rbx]
 		0x48, 0x8b, 0x7b, 8, // mov rdi, [rbx+8]
 		0x48, 0x8b, 0x73, 16, // mov rsi, [rbx+16]
 		0x48, 0x8b, 0x53, 24, // mov rdx, [rbx+24]
@@ -115,7 +126,10 @@ func assemble(calls []call) []byte {
 		0x4c, 0x8b, 0x43, 40, // mov r8, [rbx+40]
 		0x0f, 0x05, // syscall
 		0x48, 0x85, 0xc0, // test rax, rax
-		0x78, 0, // js fail
+		0x79, 6, // jns next
+		0x83, 0x7b, 4, 0, // cmp dword [rbx+4], 0: may it fail?
+		0x74, 0, // je fail
+		// next:
 		0x41, 0xff, 0xc4, // inc r12d
 		0x48, 0x83, 0xc3, entry, // add rbx, entry
 		0x48, 0x83, 0x3b, 0xff, // cmp qword [rbx], -1
@@ -142,13 +156,13 @@ func assemble(calls []call) []byte {
 		0xbf, 1, 0, 0, 0, // mov edi, 1
 		0x0f, 0x05, // syscall
 	}
-	const each, fail = 13, 93
-	patchJump(code, 41, 0x78, fail)
-	patchJump(code, 54, 0x75, each)
+	const each, fail = 13, 98
+	patchJump(code, 46, 0x74, fail)
+	patchJump(code, 59, 0x75, each)
 	table := len(code)
 	data := table + len(calls)*entry + 8
 	patchLea(code, 3, table)
-	patchLea(code, 66, data) // the data begin with a zero
+	patchLea(code, 71, data) // the data begin with a zero
 
 	numbers, bytes := []byte{}, []byte{0}
 	pointTo := func(b []byte) uint64 {
@@ -157,7 +171,7 @@ func assemble(calls []call) []byte {
 		return at
 	}
 	for _, c := range calls {
-		words := [entry / 8]uint64{uint64(c.nr)}
+		words := [entry / 8]uint64{c.nr}
 		for i, arg := range c.args {
 			switch arg := arg.(type) {
 			case int:

@@ -48,6 +48,7 @@ func main() {
 	seen["no_new_privs"] = nnp
 	fail("mount", unix.Mount("x", "/", "tmpfs", 0, ""))
 	fail("chroot", unix.Chroot("/"))
+	seen["nested"] = nested()
 	if err := json.NewEncoder(os.Stdout).Encode(seen); err != nil {
 		os.Exit(1)
 	}
