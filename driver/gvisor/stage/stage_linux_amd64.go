@@ -44,15 +44,17 @@ type File struct {
 	Content string
 }
 
-// New makes a stage for a process in new user, mount and PID namespaces that holds CAP_SYS_ADMIN, CAP_SYS_CHROOT and
+// New makes a stage for a process in new user, mount, PID and UTS namespaces that holds CAP_SYS_ADMIN, CAP_SYS_CHROOT and
 // CAP_SETPCAP in them: mounts private, an empty read-only tmpfs as root (nosuid, nodev, noexec) with dirs and files, the
-// host's root detached, every capability up to lastCap out of the bounding set, no capability left, no_new_privs.
+// host's root detached, every capability up to lastCap out of the bounding set, no capability left, no_new_privs,
+// neither the host's name nor the caller's session keyring.
 //
 // With CAP_SYS_RESOURCE too, the process can make no user namespace below its own, in which it would have capabilities
 // again: they give nothing of the host (see the package's tests), but let code reach much of the host's kernel that is
 // for root. Where /proc/sys is read-only, as in most containers, this is left out.
 func New(dirs []string, files []File, lastCap int) Stage {
 	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	const hostname = "silk"
 	const at = "/proc" // exists on every host that can write user namespace maps
 	calls := []call{
 		{"close the stage", unix.SYS_CLOSE, []any{SelfFD}},
@@ -61,6 +63,11 @@ func New(dirs []string, files []File, lastCap int) Stage {
 		{"open the limit of user namespaces", mayFail | unix.SYS_OPEN, []any{"/proc/sys/user/max_user_namespaces", unix.O_WRONLY, 0}},
 		{"forbid user namespaces", mayFail | unix.SYS_WRITE, []any{MadeFD, "0", 1}},
 		{"close the limit of user namespaces", mayFail | unix.SYS_CLOSE, []any{MadeFD}},
+		{"forget the host's name", unix.SYS_SETHOSTNAME, []any{hostname, len(hostname)}},
+		{"forget the host's domain", unix.SYS_SETDOMAINNAME, []any{"", 0}},
+		// Whoever has a session keyring may use the keys in it, whatever namespaces are around, keyrings(7). A kernel
+		// without keys, and most containers, refuse; there are none then.
+		{"leave the session keyring", mayFail | unix.SYS_KEYCTL, []any{unix.KEYCTL_JOIN_SESSION_KEYRING, 0}},
 		{"mount an empty root", unix.SYS_MOUNT, []any{"silk-root", at, "tmpfs", flags, "mode=0755,size=1M"}},
 		{"enter the empty root", unix.SYS_CHDIR, []any{at}},
 		{"set the mask of new files", unix.SYS_UMASK, []any{0o022}}, // the caller's may keep even us out of what is made here

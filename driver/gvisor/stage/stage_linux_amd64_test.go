@@ -100,7 +100,7 @@ func TestStageTakesEverythingAway(t *testing.T) {
 		"files":      map[string]any{".": "", "a": "", "a/b": "", "a/b/c": "content\n"},
 		"root flags": float64(unix.ST_RDONLY | unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC),
 		"bounding":   0.0, "no_new_privs": 1.0, "capabilities": []any{zero, zero},
-		"mount": "operation not permitted", "chroot": "operation not permitted",
+		"host": "silk", "mount": "operation not permitted", "chroot": "operation not permitted",
 		"nested": map[string]any{"user namespace": "no space left on device"},
 	}
 	if d := cmp.Diff(want, behind(t, s, look, unix.CAP_SYS_RESOURCE)); d != "" {
@@ -135,7 +135,7 @@ func behind(t *testing.T, s Stage, look string, more ...uintptr) (got map[string
 		uid, gid = 0x78000000, 0x78000000
 	}
 	stdout, stderr, ok := output(t, s.ELF, look, &syscall.SysProcAttr{
-		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID,
+		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUTS,
 		Credential:  &syscall.Credential{Uid: id, Gid: id, NoSetGroups: true},
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: id, HostID: uid, Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: id, HostID: gid, Size: 1}},

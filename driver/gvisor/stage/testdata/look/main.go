@@ -43,6 +43,9 @@ func main() {
 		bounding += in
 	}
 	seen["bounding"] = bounding
+	name, err := os.Hostname()
+	fail("host name", err)
+	seen["host"] = name
 	nnp, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0)
 	fail("no_new_privs", err)
 	seen["no_new_privs"] = nnp

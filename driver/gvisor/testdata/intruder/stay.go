@@ -1,0 +1,35 @@
+package main
+
+import (
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// stay prepares to outlive the engine: it ignores what can be ignored and leaves a process that has left its parent,
+// session and process group. The way "orphan" does no more. "init" also takes the parent-death signal away, and nobody
+// waits for the end of the engine's socket.
+func stay(way string) {
+	signal.Ignore()
+	if way == "init" {
+		must(unix.Prctl(unix.PR_SET_PDEATHSIG, 0, 0, 0, 0))
+	}
+	fork()
+}
+
+//go:norace
+func fork() {
+	pid, _, errno := syscall.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+	if errno != 0 || pid != 0 {
+		must(errnoError(errno))
+		return
+	}
+	if pid, _, _ := syscall.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0); pid != 0 {
+		syscall.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
+	}
+	syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0)
+	for {
+		syscall.RawSyscall(unix.SYS_PAUSE, 0, 0, 0)
+	}
+}
