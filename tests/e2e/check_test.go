@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/silk-sandbox/silk/driver/rules"
 	"github.com/silk-sandbox/silk/run"
 )
 
@@ -53,6 +54,16 @@ func (w want) problems(got result) []string {
 	} {
 		if s.want != "" && s.got != s.want {
 			p.add("%s %q, want %q", s.what, s.got, s.want)
+		}
+	}
+	for _, name := range w.Refused {
+		if o.Refused[name] == 0 {
+			p.add("rule %s has refused nothing; refused was %v", name, o.Refused)
+		}
+	}
+	for name, n := range o.Refused {
+		if r, ok := rules.Named(name); !ok || r.Action == rules.Deny && !slices.Contains(w.Refused, name) {
+			p.add("rule %s has refused %d calls", name, n)
 		}
 	}
 	if !strings.Contains(o.Message, w.Message) {

@@ -52,6 +52,7 @@ type want struct {
 	Rule      string            `yaml:"rule"`     // of a violation or denial
 	Syscall   string            `yaml:"syscall"`  // of a violation
 	Argument  string            `yaml:"argument"` // of a violation
+	Refused   []string          `yaml:"refused"`  // rules that refused a call while the run went on; a deny rule that is not here must not have
 	Message   string            `yaml:"message"`  // a part of silk's sentence
 	Stdout    channel           `yaml:"stdout"`
 	Stderr    channel           `yaml:"stderr"`
