@@ -42,6 +42,7 @@ func visibility() []Row {
 		Row{Name: "its users: the program is not root", Attack: do("who"), Want: Want{Errno: "0"}},
 		Row{Name: "its processes", Attack: do("processes"), Want: Want{Errno: "0"}},
 		Row{Name: "its files", Attack: do("read", "{dir}/secret"), Want: Want{Errno: "ENOENT"}},
+		Row{Name: "silk's records", Attack: do("read", "{dir}/state/silk.db"), Want: Want{Errno: "ENOENT"}},
 		Row{Name: "its files, by stat", Attack: do("exists", "{dir}"), Want: Want{Errno: "ENOENT"}},
 		Row{Name: "its paths", Attack: do("grep", "{dir}", "/proc/self/mountinfo", "/proc/self/maps", "/proc/1/cmdline", "/proc/cmdline", "/proc/self/cgroup"), Want: Want{Errno: "0"}},
 		Row{Name: "its services, by path", Attack: do("unix-connect", "{dir}/socket", "/run/docker.sock", "/run/containerd/containerd.sock", "/run/dbus/system_bus_socket"), Want: Want{Errno: "ENOENT|ECONNREFUSED"}},

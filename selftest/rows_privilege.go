@@ -34,6 +34,7 @@ func newNamespaces() []Row {
 		Row{Name: "a network, by unshare(2)", Attack: do("unshare", "net")},
 		Row{Name: "processes, by unshare(2)", Attack: do("unshare", "pid"), Behind: threaded},
 		Row{Name: "a clock, by unshare(2)", Attack: do("unshare", "time"), Behind: behind(kernel("0", "the sandbox's kernel knows no such namespace, and ignores it"))},
+		Row{Name: "another map of users", Attack: do("set", "/proc/self/uid_map", "0 1000 1"), Want: Want{Errno: "EPERM|EACCES|EINVAL"}},
 		Row{Name: "joining one", Attack: do("setns", "/proc/self/ns/net")},
 		Row{Name: "joining that of process 1", Attack: do("setns", "/proc/1/ns/pid")},
 		Row{Name: "by clone3(2), whose flags lie in memory", Rule: "process.clone3", Attack: do("new-process", "clone3", "user"), Behind: happens},
@@ -112,6 +113,7 @@ func probes() []Row {
 		Row{Name: "request_key(2)", Rule: "system.keys", Attack: do("keys", "request_key"), Behind: behind(kernel("EACCES", "the sandbox's kernel keeps no keys"))},
 		Row{Name: "iopl(2)", Rule: "system.ports", Attack: do("ports", "iopl"), Behind: behind(kernel("EPERM|ENOSYS", noCapability))},
 		Row{Name: "ioperm(2)", Rule: "system.ports", Attack: do("ports", "ioperm"), Behind: behind(kernel("EPERM|ENOSYS", noCapability))},
+		Row{Name: "memory where the kernel's null pointers lead", Attack: do("null-page"), Want: Want{Errno: "EPERM|EACCES|EINVAL|ENOMEM"}},
 		Row{Name: "modify_ldt(2)", Attack: do("segment"), Want: Want{Errno: "EPERM|ENOSYS"}},
 	)
 }

@@ -21,6 +21,7 @@ func fileAttacks() map[string]attack {
 		"list":       list,
 		"write":      write,
 		"truncate":   truncate,
+		"set":        set,
 		"make":       makeAt,
 		"stat":       stat,
 		"handle":     handle,
@@ -195,6 +196,21 @@ func write(args []string) {
 	n, err := unix.Read(back, b)
 	if err == nil && bytes.HasPrefix(b[:n], []byte(text)) {
 		effect("wrote", args[0], "and read it back")
+		return
+	}
+	answer(err)
+}
+
+// set writes a setting into a file of the kernel's. The effect is that it reads otherwise then.
+func set(args []string) {
+	before := lines(args[0])
+	fd, err := unix.Open(args[0], unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	reached()
+	if err == nil {
+		_, err = unix.Write(fd, []byte(args[1]))
+	}
+	if after := lines(args[0]); strings.Join(after, "\n") != strings.Join(before, "\n") {
+		effect(args[0], "was", quote([]byte(strings.Join(before, " "))), "and is", quote([]byte(strings.Join(after, " "))))
 		return
 	}
 	answer(err)

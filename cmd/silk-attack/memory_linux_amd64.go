@@ -17,6 +17,7 @@ func memoryAttacks() map[string]attack {
 		"page-tables": pageTables,
 		"lock":        lock,
 		"reserve":     reserve,
+		"null-page":   nullPage,
 		"fallocate":   fallocate,
 		"mincore":     mincore,
 		"buffers":     buffers,
@@ -144,6 +145,18 @@ func reserve([]string) {
 		return
 	}
 	effect("reserved 128 TiB")
+}
+
+// nullPage maps the page at address 0, where a kernel that follows a null pointer would find what the program has put.
+func nullPage([]string) {
+	reached()
+	// The library would take address 0 for "anywhere".
+	at, err := call(unix.SYS_MMAP, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_FIXED, ^uintptr(0))
+	if err != nil {
+		answer(err)
+		return
+	}
+	effect("mapped a page at", strconv.Itoa(int(at)))
 }
 
 // fallocate reserves a terabyte in a file of memory.
