@@ -1,0 +1,124 @@
+package fuzz
+
+import (
+	"syscall"
+
+	"github.com/silk-sandbox/silk/tests/fuzz/tree"
+)
+
+// same is the reason when there is no difference.
+const same = "same"
+
+// difference is one between gVisor's kernel, with silk's policy, and Linux that lets nothing out: what was opened in the
+// end is judged whatever the way there was.
+type difference struct {
+	reason string
+	is     func(q tree.Question, want, got tree.Answer) bool
+}
+
+// errnoDifferences are about answers.
+var errnoDifferences = []difference{
+	{"O_CREAT with O_DIRECTORY is EINVAL since Linux 6.4; gVisor looks at the name", func(q tree.Question, want, _ tree.Answer) bool {
+		return fails(want, syscall.EINVAL) && has(q, tree.OCreate|tree.ODirectory)
+	}},
+	{"O_DIRECTORY makes gVisor follow a link in spite of O_NOFOLLOW", func(q tree.Question, want, _ tree.Answer) bool {
+		return fails(want, syscall.ENOTDIR) && has(q, tree.ONoFollow|tree.ODirectory)
+	}},
+	{"gVisor asks who may write before it asks whether it is a directory", func(q tree.Question, want, got tree.Answer) bool {
+		return fails(want, syscall.EISDIR) && fails(got, syscall.EACCES)
+	}},
+	{"gVisor looks at a name that ends in a slash before it refuses to make it", func(q tree.Question, want, got tree.Answer) bool {
+		return fails(want, syscall.EISDIR) && got.Errno != 0 && has(q, tree.OCreate) && want.Way.SlashFinal
+	}},
+	{"gVisor makes files in directories that have been removed", func(q tree.Question, want, got tree.Answer) bool {
+		return fails(want, syscall.ENOENT) && want.Way.Gone
+	}},
+	{"gVisor follows, or refuses, the link that a descriptor with O_PATH and O_NOFOLLOW holds", func(q tree.Question, want, got tree.Answer) bool {
+		return want.Way.LinkFD
+	}},
+	{"gVisor passes over a slash behind a link of procfs to a file", func(q tree.Question, want, got tree.Answer) bool {
+		return (fails(want, syscall.ENOTDIR) || fails(want, syscall.EISDIR)) && want.Way.FileFD && want.Way.SlashFinal
+	}},
+	{"gVisor does not follow a link of procfs with a slash behind it in spite of O_NOFOLLOW", func(q tree.Question, want, got tree.Answer) bool {
+		return fails(got, syscall.ELOOP) && has(q, tree.ONoFollow) && want.Way.Last && want.Way.SlashFinal
+	}},
+	{"gVisor does not count every link of procfs among the 40 of a path", func(q tree.Question, want, got tree.Answer) bool {
+		return fails(want, syscall.ELOOP) && want.Way.Links >= 38
+	}},
+	{"gVisor does not execute what may not be read", func(q tree.Question, want, got tree.Answer) bool {
+		return q.Exec && want.Way.Unreadable && fails(got, syscall.EACCES)
+	}},
+	{"gVisor holds AT_SYMLINK_NOFOLLOW against the interpreter of a script, too", func(q tree.Question, want, got tree.Answer) bool {
+		return q.Exec && q.Flags&tree.AtNoFollow != 0 && len(want.Then) > 0 && fails(got, syscall.ELOOP)
+	}},
+	{"an execveat of a descriptor that holds a link", func(q tree.Question, want, got tree.Answer) bool {
+		return q.Exec && len(q.Name) == 0 && fails(want, syscall.ELOOP) && got.Errno != 0
+	}},
+	{"nothing can be made in procfs", func(q tree.Question, want, got tree.Answer) bool {
+		return fails(want, syscall.ENOENT) && fails(got, syscall.EPERM) && has(q, tree.OCreate)
+	}},
+}
+
+// nameDifferences are about names in events.
+var nameDifferences = []difference{
+	{"what fails at a link of procfs to an object is named by the link", func(q tree.Question, want, got tree.Answer) bool {
+		return got.Errno != 0 && want.Way.Link != nil && sameName(want.Way.Link, got.Name)
+	}},
+	{"an execveat of a descriptor has no name", func(q tree.Question, want, got tree.Answer) bool {
+		return q.Exec && len(q.Name) == 0
+	}},
+	{"with O_CREAT, a link with a slash behind it is followed to be judged", func(q tree.Question, want, got tree.Answer) bool {
+		return got.Errno != 0 && has(q, tree.OCreate) && want.Way.SlashFinal
+	}},
+	{"O_DIRECTORY makes gVisor follow a link in spite of O_NOFOLLOW", func(q tree.Question, want, got tree.Answer) bool {
+		return got.Errno == 0 && has(q, tree.ONoFollow|tree.ODirectory)
+	}},
+	{"gVisor follows, or refuses, the link that a descriptor with O_PATH and O_NOFOLLOW holds", func(q tree.Question, want, got tree.Answer) bool {
+		return want.Way.LinkFD
+	}},
+	{"a path with too many links may be given up at another of them", func(q tree.Question, want, got tree.Answer) bool {
+		return want.Way.Links >= 38
+	}},
+}
+
+func fails(a tree.Answer, errno syscall.Errno) bool { return a.Errno == int(errno) }
+
+func has(q tree.Question, flags int) bool { return !q.Exec && q.Flags&flags == flags }
+
+// accepted says why the answers to a question may differ as they do, or "" if they may not.
+func accepted(q tree.Question, want, got tree.Answer) string {
+	reason := same
+	if !want.Equal(got) {
+		if reason = reasonOf(errnoDifferences, q, want, got); reason == "" {
+			return ""
+		}
+	}
+	if got.Name == nil || sameName(want.Name, got.Name) || got.Errno == 0 && !q.Exec && sameName(undeleted(got.Path), got.Name) {
+		return reason
+	}
+	return reasonOf(nameDifferences, q, want, got)
+}
+
+func reasonOf(list []difference, q tree.Question, want, got tree.Answer) string {
+	for _, d := range list {
+		if d.is(q, want, got) {
+			return d.reason
+		}
+	}
+	return ""
+}
+
+// acceptedStep says whether a tree may come to be a little differently.
+func acceptedStep(s tree.Step, want, got syscall.Errno) bool {
+	switch {
+	case s.Kind == tree.Remove && want == syscall.ENOENT && got == syscall.EACCES: // the order of two questions
+		return true
+	case s.Kind == tree.Hard && want == syscall.EXDEV && got == syscall.EACCES: // likewise
+		return true
+	case s.Kind == tree.Remove && want == syscall.ENAMETOOLONG && got == syscall.ENOENT: // likewise
+		return true
+	case want == syscall.ELOOP: // see above
+		return true
+	}
+	return false
+}

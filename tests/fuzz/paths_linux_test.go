@@ -1,0 +1,168 @@
+package fuzz
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/silk-sandbox/silk/tests/fuzz/tree"
+	"github.com/silk-sandbox/silk/watch"
+)
+
+// Environment of a long search.
+const (
+	envFor  = "SILK_FUZZ_FOR"
+	envSeed = "SILK_FUZZ_SEED"
+)
+
+// batch is how many cases one sandbox runs.
+const batch = 150
+
+// duration is how long to search; 0: one batch.
+func duration(t *testing.T) (time.Duration, uint64) {
+	t.Helper()
+	var d time.Duration
+	seed := uint64(1)
+	var err error
+	if v := os.Getenv(envFor); v != "" {
+		seed = uint64(time.Now().UnixNano())
+		if d, err = time.ParseDuration(v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if v := os.Getenv(envSeed); v != "" {
+		if seed, err = strconv.ParseUint(v, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return d, seed
+}
+
+// TestPaths: both kernels have the same answers.
+func TestPaths(t *testing.T) {
+	s := newSides(t)
+	most, seed := duration(t)
+	total := count{differences: map[string]int{}}
+	for start := time.Now(); ; seed += batch {
+		cases := make([]tree.Case, batch)
+		for i := range cases {
+			cases[i] = tree.New(seed+uint64(i), tree.Config{})
+		}
+		if err := s.compare(t, cases, &total); err != nil {
+			t.Fatal(err)
+		}
+		if time.Since(start) >= most || t.Failed() && os.Getenv("SILK_FUZZ_ALL") == "" {
+			break
+		}
+	}
+	t.Logf("%d cases, %d questions, %d names compared; accepted: %v", total.cases, total.questions, total.names, total.differences)
+	if total.names < total.questions*9/10 {
+		t.Errorf("only %d of %d questions had an event", total.names, total.questions)
+	}
+}
+
+// count is what has been compared.
+type count struct {
+	cases, questions, names int
+	differences             map[string]int // those that were accepted
+}
+
+// compare asks both sides.
+func (s sides) compare(t *testing.T, cases []tree.Case, total *count) error {
+	t.Helper()
+	want, err := s.host(t.Context(), cases)
+	if err != nil {
+		return err
+	}
+	got, err := s.box(t.Context(), cases)
+	if err != nil {
+		return err
+	}
+	if got.last.Outcome != "ok" {
+		return fmt.Errorf("seeds %d to %d: the run ended with %+v", cases[0].Seed, cases[len(cases)-1].Seed, got.last)
+	}
+	number := 0
+	for i, c := range cases {
+		total.cases++
+		if why := sameSteps(c, want[i].Steps, got.answers[i].Steps); why != "" {
+			t.Errorf("seed %d: %s", c.Seed, why)
+		}
+		for j, q := range c.Questions {
+			total.questions++
+			e, seen := got.events[number]
+			number++
+			w, g := want[i].Answers[j], got.answers[i].Answers[j]
+			if seen {
+				total.names++
+				g.Name = []byte(e.Argument)
+			} else {
+				g.Name = nil
+			}
+			reason := accepted(q, w, g)
+			if reason == "" {
+				t.Errorf("%s", report(c, j, w, g))
+				continue
+			}
+			if reason != same {
+				total.differences[reason]++
+			}
+		}
+		number++ // the mark at the end of a case
+	}
+	return nil
+}
+
+// sameSteps compares how a tree came to be.
+func sameSteps(c tree.Case, want, got []int) string {
+	for i := range want {
+		if want[i] != got[i] && !acceptedStep(c.Steps[i], syscall.Errno(want[i]), syscall.Errno(got[i])) {
+			return fmt.Sprintf("step %d %s %q %q: errno %v, want %v", i, c.Steps[i].Kind, c.Steps[i].Name, c.Steps[i].Target, errno(got[i]), errno(want[i]))
+		}
+	}
+	return ""
+}
+
+func errno(n int) string {
+	if n == 0 {
+		return "none"
+	}
+	return syscall.Errno(n).Error()
+}
+
+// report says what differs, with all that is needed to see why.
+func report(c tree.Case, question int, want, got tree.Answer) string {
+	var b strings.Builder
+	q := c.Questions[question]
+	fmt.Fprintf(&b, "seed %d question %d: exec %t dirfd %d %q flags %#o\n", c.Seed, question, q.Exec, q.DirFD, shortened(q.Name), q.Flags)
+	fmt.Fprintf(&b, "  want %s\n  got  %s\n", words(want), words(got))
+	if os.Getenv("SILK_FUZZ_TREES") != "" {
+		for _, s := range c.Steps {
+			fmt.Fprintf(&b, "    %s %q %q %#o fd %d\n", s.Kind, shortened(s.Name), shortened(s.Target), s.Mode, s.FD)
+		}
+	}
+	return b.String()
+}
+
+func words(a tree.Answer) string {
+	return fmt.Sprintf("errno %d (%s) path %q type %#o text %q name %q way %+q", a.Errno, errno(a.Errno), shortened(a.Path), a.Type, shortened(a.Text), shortened(a.Name), fmt.Sprintf("%+v", a.Way))
+}
+
+func shortened(s []byte) string {
+	if len(s) > 300 {
+		return string(s[:140]) + " ... " + string(s[len(s)-140:])
+	}
+	return string(s)
+}
+
+// sameName says whether the name of an event is the one of the host's kernel.
+func sameName(want, got []byte) bool {
+	return watch.Printable(string(want[:min(len(want), 1024)])) == string(got)
+}
+
+// undeleted is a name that /proc has of what has been removed, without the remark.
+func undeleted(name []byte) []byte { return bytes.TrimSuffix(name, []byte(" (deleted)")) }
