@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/silk-sandbox/silk/internal/strictyaml"
 )
@@ -214,6 +215,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(data)
 	}
 	f.Add([]byte("from: lab:text\nmax: {memory: 1e9GiB, timeout: -5s, cpus: nan}\nenv: {A: [1]}"))
+	f.Add([]byte("image: \xff\nsummary: \"\\xff \\u2028\\x85\"\nenv: {A: \"\\0\", B: '\xc3\x28'}\ndirs: [\"a\\nb\", \"\\U0001f9f5\"]\nmax: {timeout: 1ns, cpus: 1e-300, memory: 1.9B}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p, err := Parse("x", "f.yaml", data)
 		if err != nil {
@@ -225,6 +227,15 @@ func FuzzParse(f *testing.F) {
 		}
 		if p.Network != NetworkDeny && p.Network != NetworkLoopback {
 			t.Errorf("accepted network %q", p.Network)
+		}
+		text := p.YAML()
+		d, root := strictyaml.Open("again.yaml", []byte(text))
+		again := ReadAll(d, root)
+		if err := d.Err(); err != nil {
+			t.Fatalf("%v in:\n%s", err, text)
+		}
+		if diff := cmp.Diff([]Profile{p}, again, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("what YAML writes of it is read as another, -it +other:\n%s\n%s", diff, text)
 		}
 	})
 }
