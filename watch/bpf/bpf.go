@@ -1,9 +1,9 @@
 // Package bpf watches processes from the host's kernel, with eBPF programs that [Open] loads: no module, no daemon, nothing
 // pinned. Whatever ends the process that opened a [Watcher] also takes its programs away.
 //
-// It watches; it prevents nothing. A call is seen at its entry, so an alarm is raised, and with Config.Kill the process
-// ended, while the call may already have its effect. What must not happen is prevented elsewhere: by the sandbox's own
-// kernel, seccomp, namespaces.
+// It watches; it prevents nothing but INET sockets in a control group that belongs to one sandbox. A call is seen at its
+// entry, so an alarm is raised, and with Config.Kill the process ended, while the call may already have its effect. What
+// must not happen is prevented elsewhere: by the sandbox's own kernel, seccomp, namespaces.
 //
 // There are two uses. [Watcher.Watch] is the alarm around a sandbox with a kernel of its own, whose host process has no
 // business with sockets, programs or mounts once it has started: after [Scope.Arm] any such call means that somebody has

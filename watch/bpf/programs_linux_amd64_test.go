@@ -89,6 +89,16 @@ var programs = map[string]func(args []string){
 		call(unix.SYS_KILL, uintptr(unix.Getpid()), uintptr(unix.SIGSYS))
 	},
 	"wait": func([]string) { _, _ = io.ReadAll(os.Stdin) },
+	"sockets": func([]string) { // for each line; "in another namespace" is of the network
+		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+			if in.Text() != "here" {
+				runtime.LockOSThread()
+				call(unix.SYS_UNSHARE, unix.CLONE_NEWNET)
+			}
+			e := socketErrors()
+			fmt.Printf("inet: %d, inet6: %d, packet: %d, unix: %d\n", e[0], e[1], e[2], e[3])
+		}
+	},
 	"calls": func([]string) { // one kind for each line
 		for in := bufio.NewScanner(os.Stdin); in.Scan(); fmt.Println("did", in.Text()) {
 			switch in.Text() {

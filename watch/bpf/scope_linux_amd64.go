@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/ringbuf"
 
 	"github.com/silk-sandbox/silk/internal/cgroup"
@@ -23,6 +24,8 @@ type Scope struct {
 	boot       time.Time
 	events     chan watch.Event
 	late       atomic.Uint64 // events that the channel had no room for
+
+	sockets link.Link // denies INET sockets to the group of a sandbox with a kernel of its own; nil without a group
 
 	// Of a guest only.
 	group *cgroup.Group // made for it
@@ -62,7 +65,8 @@ const (
 )
 
 // Watch begins to watch a process with all its threads and descendants, for alarms: see [Scope.Arm]. group is the
-// directory of a control group of version 2 that belongs to the sandbox alone, or "".
+// directory of a control group of version 2 that belongs to the sandbox alone, or "". In that group no INET or INET6 socket
+// can be made from then on: a sandbox's own kernel needs none.
 //
 // A descendant that has lost its parents before is not found; call Watch while the process has no children.
 func (w *Watcher) Watch(pid int, group string) (_ *Scope, err error) {
@@ -84,6 +88,9 @@ func (w *Watcher) Watch(pid int, group string) (_ *Scope, err error) {
 			return nil, err
 		}
 		if err := s.addGroup(id); err != nil {
+			return nil, err
+		}
+		if s.sockets, err = denySockets(group); err != nil {
 			return nil, err
 		}
 	}
@@ -225,6 +232,9 @@ func (s *Scope) Close() error {
 	}
 	if s.ring == nil {
 		close(s.ended)
+	}
+	if s.sockets != nil {
+		errs = append(errs, s.sockets.Close())
 	}
 	s.sending.Lock()
 	close(s.events)
