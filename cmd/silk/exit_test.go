@@ -80,21 +80,6 @@ func TestReport(t *testing.T) {
 	}
 }
 
-func FuzzConfig(f *testing.F) {
-	f.Add([]byte("home: /x\nprofiles: {a: {image: b}}\ngrants: {max: {memory: 1GiB}, hosts: [a:1], stores: [/s]}\nmirror: x\nnpm_registry: y\nsystem_store: /z\n"))
-	f.Add([]byte("grants: [1]\nhome: relative"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		c, err := parseConfig("c.yaml", data)
-		var faults *strictyaml.Error
-		if err != nil && !errors.As(err, &faults) {
-			t.Errorf("error %v has no lines", err)
-		}
-		if err == nil && c.profiles == nil {
-			t.Error("no profiles")
-		}
-	})
-}
-
 // TestExitAs: a run's own status, unless the host is why its caller has nothing in hand.
 func TestExitAs(t *testing.T) {
 	full, gone, broken := error(syscall.ENOSPC), error(syscall.EPIPE), errors.New("x")
