@@ -43,11 +43,12 @@ func (t *Tree) Without(names []string) (removed []string, err error) {
 	}
 	for _, name := range names {
 		entry, ok := t.Lookup(name)
-		if !ok || entry.Mode.IsDir() && len(entry.node.children) == 0 {
+		if !ok {
 			continue
 		}
-		all(entry.node)
-		removed = append(removed, cleaned(name))
+		if all(entry.node); !entry.Mode.IsDir() || len(entry.node.children) > 0 { // nobody misses an empty one
+			removed = append(removed, cleaned(name))
+		}
 		if err := t.RemoveAll(name); err != nil {
 			return nil, err
 		}

@@ -55,6 +55,9 @@ func TestWithout(t *testing.T) {
 	if diff := cmp.Diff([]string{"/etc/passwd", "/root", "/usr/key", "/usr/other-name"}, removed); diff != "" {
 		t.Error(diff)
 	}
+	if _, ok := tree.Lookup("/boot"); ok {
+		t.Error("an empty directory is left, for find to stumble over")
+	}
 	var left []string
 	for e := range tree.All() {
 		if !e.Mode.IsDir() {

@@ -75,7 +75,7 @@ func TestParseLockRefuses(t *testing.T) {
 		{"an option for a name", `"name": "a"`, `"name": "-a"`, "odd"},
 		{"an npm name that leads out", "@s/n", "@s/../n", "not a package name"},
 		{"a weak integrity", "sha512-", "sha1-", "integrity"},
-		{"other repair rules", `"repairs": 1`, `"repairs": 999`, "repair rules"},
+		{"other repair rules", `"repairs": 2`, `"repairs": 999`, "repair rules"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 
 // Repairs is the revision of the rules in this file and of what unpack leaves out. A lock names it, so that lock and
 // digest belong together; raise it with any change that alters images, and refresh the locks.
-const Repairs = 1
+const Repairs = 2
 
 // An alternative is a link that a maintainer script would have made with update-alternatives(1): to the first choice
 // that is installed, unless a package brings the name itself.
@@ -60,10 +60,11 @@ var etc = []File{
 	{"etc/resolv.conf", []byte("nameserver 127.0.0.1\n")},
 }
 
-// forbidden never are in an image: opening one is a violation, and none of them would be of use.
+// forbidden never are in an image: opening one is a violation, and none of them would be of use. The directories are empty
+// but for a shell's settings, and would end the run of whoever walks through all that there is.
 var forbidden = []string{
 	"etc/passwd", "etc/passwd-", "etc/shadow", "etc/shadow-", "etc/group", "etc/group-", "etc/gshadow", "etc/gshadow-",
-	"etc/sudoers", "etc/sudoers.d", "root/.bashrc", "root/.profile",
+	"etc/sudoers", "etc/sudoers.d", "root", "boot",
 }
 
 // repair does what maintainer scripts would have done, as far as programs rely on it.

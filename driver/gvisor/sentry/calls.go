@@ -14,7 +14,7 @@ var numbers = map[string]uintptr{
 	"creat": unix.SYS_CREAT, "delete_module": unix.SYS_DELETE_MODULE, "execve": unix.SYS_EXECVE, "execveat": unix.SYS_EXECVEAT,
 	"fallocate": unix.SYS_FALLOCATE, "finit_module": unix.SYS_FINIT_MODULE, "fork": unix.SYS_FORK,
 	"fsconfig": unix.SYS_FSCONFIG, "fsmount": unix.SYS_FSMOUNT, "fsopen": unix.SYS_FSOPEN, "fspick": unix.SYS_FSPICK,
-	"init_module": unix.SYS_INIT_MODULE, "io_uring_enter": unix.SYS_IO_URING_ENTER, "io_uring_register": unix.SYS_IO_URING_REGISTER,
+	"getdents": unix.SYS_GETDENTS, "getdents64": unix.SYS_GETDENTS64, "init_module": unix.SYS_INIT_MODULE, "io_uring_enter": unix.SYS_IO_URING_ENTER, "io_uring_register": unix.SYS_IO_URING_REGISTER,
 	"io_uring_setup": unix.SYS_IO_URING_SETUP, "ioperm": unix.SYS_IOPERM, "iopl": unix.SYS_IOPL, "kexec_file_load": unix.SYS_KEXEC_FILE_LOAD,
 	"kexec_load": unix.SYS_KEXEC_LOAD, "keyctl": unix.SYS_KEYCTL, "mincore": unix.SYS_MINCORE, "mknod": unix.SYS_MKNOD, "mknodat": unix.SYS_MKNODAT,
 	"mount": unix.SYS_MOUNT, "mount_setattr": unix.SYS_MOUNT_SETATTR, "move_mount": unix.SYS_MOVE_MOUNT,

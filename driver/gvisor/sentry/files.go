@@ -45,6 +45,9 @@ func (g *guard) open(c *call, dirfd int32, addr hostarch.Addr, flags uint32, mod
 	if name == "" {
 		return 0, nil, linuxerr.ENOENT
 	}
+	if flags&linux.O_PATH != 0 {
+		flags &= linux.ValidOPathFlags | linux.O_CLOEXEC // the others mean nothing then: O_CREAT and O_EXCL do not keep it from following
+	}
 	root, start, err := startOf(t, dirfd, name)
 	if err != nil {
 		return 0, nil, err
@@ -59,8 +62,13 @@ func (g *guard) open(c *call, dirfd int32, addr hostarch.Addr, flags uint32, mod
 	if !v.allows() {
 		return g.settle(c, v, where)
 	}
-	if err != nil && linuxerr.Equals(linuxerr.ENOSPC, err) {
+	const noLink = linux.O_NOFOLLOW | linux.O_DIRECTORY
+	switch {
+	case err == nil:
+	case linuxerr.Equals(linuxerr.ENOSPC, err):
 		g.full(where)
+	case linuxerr.Equals(linuxerr.ELOOP, err) && flags&noLink == noLink:
+		err = linuxerr.ENOTDIR // as on Linux: a link is no directory
 	}
 	g.seen(c, where, err)
 	return uintptr(fd), nil, err

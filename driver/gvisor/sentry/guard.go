@@ -65,7 +65,7 @@ func (c *call) proceed() (uintptr, *kernel.SyscallControl, error) {
 // in force, for the engine to compare with its own table.
 func (g *guard) install(table *kernel.SyscallTable) ([]string, error) {
 	handlers := map[string]rule{}
-	for _, some := range []map[string]rule{g.fileCalls(), g.execCalls(), g.networkCalls(), g.processCalls(), g.privilegeCalls(), g.outputCalls()} {
+	for _, some := range []map[string]rule{g.fileCalls(), g.listingCalls(), g.execCalls(), g.networkCalls(), g.processCalls(), g.privilegeCalls(), g.outputCalls()} {
 		for name, handler := range some {
 			if handlers[name] != nil {
 				return nil, fmt.Errorf("install policy: %s has two handlers", name)

@@ -78,7 +78,7 @@ func (g *guard) mayBeFull(c *call) (uintptr, *kernel.SyscallControl, error) {
 func (g *guard) fallocate(c *call) (uintptr, *kernel.SyscallControl, error) {
 	mode, offset, length := c.args[1].Uint64(), c.args[2].Int64(), c.args[3].Int64()
 	if most := max(g.box.req.MemoryBytes, g.box.req.WorkspaceBytes); mode == 0 && offset >= 0 && length > 0 && (length > most || offset > most-length) && g.on(rules.ResourceFallocate) {
-		return 0, nil, g.noRoom(c, g.refuse(c, rules.ResourceFallocate, fmt.Sprintf("%d bytes", length)))
+		return 0, nil, g.refuse(c, rules.ResourceFallocate, fmt.Sprintf("%d bytes", length))
 	}
 	return g.mayBeFull(c)
 }
