@@ -52,9 +52,10 @@ test-short: ## tests that need no privileges, no images and no sandbox kernel
 race: build ## tests under the race detector, without the sandbox kernel (needs gcc)
 	SILK_TEST_HOME=$(SILK_HOME) CGO_ENABLED=1 $(GO) test -race -p 2 -timeout 20m $(FAST)
 
-fuzz: ## every fuzz target for FUZZTIME (30s)
+fuzz: ## every fuzz target for FUZZTIME (30s), and the built silk against the host's kernel
 	@for pkg in $(FAST); do for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
 	  $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(or $(FUZZTIME),30s) -fuzzminimizetime 10x $$pkg; done; done
+	SILK_TEST_HOME=$(SILK_HOME) SILK_FUZZ_FOR=$(or $(FUZZTIME),30s) $(GO) test -count 1 -timeout 0 ./tests/fuzz
 
 bench: build images ## compare with runc, runsc, bwrap and docker; write docs/benchmarks.md
 	cd bench/runsc && $(BUILD) -ldflags '-s -w' -o ../../bin/runsc gvisor.dev/gvisor/runsc

@@ -39,7 +39,8 @@ func interpreterOf(file string) []byte {
 func nameOf(q Question) ([]byte, Way) {
 	name := string(q.Name)
 	if name == "" || len(name) >= 4096 {
-		return nil, Way{}
+		descriptor := "/proc/self/fd/" + strconv.Itoa(q.DirFD)
+		return nil, Way{Unreadable: q.Exec && syscall.Access(descriptor, executable) == nil && syscall.Access(descriptor, readable) != nil}
 	}
 	at, err := openAt(NoDir, "/proc/self/cwd", OPath|OCloseExec, 0)
 	switch {

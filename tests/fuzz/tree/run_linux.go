@@ -100,7 +100,7 @@ func (r Runner) clear() error {
 		return err
 	}
 	if program, err := os.Stat(copied); err == nil && program.Size() == probe.Size() {
-		return nil
+		return os.Chmod(copied, 0o755)
 	}
 	data, err := os.ReadFile(r.Probe)
 	if err != nil {
