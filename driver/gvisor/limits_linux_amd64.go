@@ -144,10 +144,15 @@ func (d *Driver) Probe(_ context.Context, spec driver.Spec) (notes []string, err
 			return notes, err
 		}
 	}
+	if _, own := newIdentity(); !own && os.Getuid() == 0 {
+		notes = append(notes, fmt.Sprintf("sandboxes share the id %d on the host: this container does not have the ids from %d to %d", nobody, firstID, lastID))
+	}
 	switch {
 	case d.config.Watch == nil && spec.RequireWatch:
 		return notes, NotWatched(d.config.Unwatched)
-	case d.config.Watch == nil:
+	case d.config.Watch != nil:
+		notes = append(notes, "the host's kernel watches the sandbox's kernel besides (eBPF)")
+	default:
 		notes = append(notes, "the sandbox's kernel is the only watcher: "+cmp.Or(d.config.Unwatched, "the host's was not asked for (watch: true in the configuration)"))
 	}
 	return notes, nil

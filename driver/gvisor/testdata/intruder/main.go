@@ -55,8 +55,8 @@ func main() {
 		stay(all.Stay)
 	}
 	must(wire.Write(engineFD, wire.Message{Kind: wire.Started}))
-	if all.Stay != "" {
-		select {}
+	for all.Stay != "" { // select would be a deadlock to the Go runtime
+		_ = unix.Pause()
 	}
 	seen := map[string]string{}
 	for name, try := range tries(all, fds) {

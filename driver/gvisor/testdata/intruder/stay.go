@@ -13,7 +13,8 @@ import (
 func stay(way string) {
 	signal.Ignore()
 	if way == "init" {
-		must(unix.Prctl(unix.PR_SET_PDEATHSIG, 0, 0, 0, 0))
+		_, _, errno := syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, 0, 0) // it is each thread's own
+		must(errnoError(errno))
 	}
 	fork()
 }
