@@ -57,7 +57,7 @@ func (a Alert) Line(coloured bool) string {
 	if !coloured {
 		return b.String()
 	}
-	return "\x1b[1;31m" + b.String() + "\x1b[0m"
+	return "\x1b[0m\x1b[1;31m" + b.String() + "\x1b[0m" // first undone is what the program left: concealed text, say
 }
 
 // word is a name in a line: silk's own, but nothing here relies on that.

@@ -682,7 +682,7 @@ func TestRecordNamesDecisions(t *testing.T) {
 	req := request("exit:0")
 	req.Limits.MemoryBytes = 1 << 30
 	granted := s.checkRecorded(s.run(req, IO{}), "started completed").Record
-	want := []record.Decision{{What: "driver", Text: "fake"}, {What: "grant", Text: "memory 1GiB (invoker)"}}
+	want := []record.Decision{{What: "driver", Text: "fake"}, {What: "grant", Text: "memory 1GiB (invoker)"}, {What: "watched", Text: "the sandbox's own kernel"}}
 	if diff := cmp.Diff(want, granted.Decisions); diff != "" {
 		t.Error(diff)
 	}

@@ -40,7 +40,8 @@ type life struct {
 	streams  *streams
 	stdin    *os.File // our end of the sandbox's stdin or terminal, nil if it has none
 	draining chan struct{}
-	filled   chan struct{} // closed when manifest is set
+	filled   chan struct{} // closed when manifest and filledAt are set
+	filledAt time.Time     // nothing but the start of the program comes after it
 	waited   bool          // Wait of the sandbox has returned
 	undo     cleanup.Stack
 
@@ -222,6 +223,7 @@ func (l *life) start(ctx context.Context) (driver.Sandbox, *driver.Spec, error) 
 			return err
 		}
 		l.manifest, err = workspace.Fill(w, l.source, l.fillLimits())
+		l.filledAt = time.Now()
 		close(l.filled)
 		l.trace("workspace is filled")
 		return err
@@ -277,6 +279,9 @@ func (l *life) watch(ctx context.Context, sandbox driver.Sandbox, spec *driver.S
 	exit, err := supervise(ctx, sandbox, l.draining)
 	l.waited = true
 	cause, gone := context.Cause(ctx), time.Now()
+	if !l.filledAt.IsZero() { // the driver says that the program runs a moment after it does
+		started = l.filledAt
+	}
 	wall := gone.Sub(started)
 	l.trace("sandbox is gone")
 	finishInput()

@@ -18,6 +18,7 @@ type app struct {
 	out, err io.Writer
 	env      func(string) string
 	drivers  openDrivers
+	midLine  atomic.Bool // the program has left a line unfinished on stderr, or on the terminal that stderr is
 
 	homeFlag, configFlag string
 	json                 bool // the verb's answer is JSON on stdout, one value
@@ -145,7 +146,17 @@ func (a *app) jsonFlag(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-func (a *app) errorf(format string, args ...any) { fmt.Fprintf(a.err, "silk: "+format+"\n", args...) }
+func (a *app) errorf(format string, args ...any) {
+	a.endLine()
+	fmt.Fprintf(a.err, "silk: "+format+"\n", args...)
+}
+
+// endLine ends a line that the program has left unfinished where people read stderr.
+func (a *app) endLine() {
+	if a.midLine.Swap(false) {
+		io.WriteString(a.err, "\n")
+	}
+}
 
 // isTerminal says whether f is a terminal that people look at.
 func isTerminal(f any) bool {

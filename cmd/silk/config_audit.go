@@ -120,6 +120,7 @@ func (a *app) alerts(h *host) (*alert.Sinks, error) {
 type rawStderr struct{ a *app }
 
 func (r rawStderr) Write(b []byte) (int, error) {
+	r.a.endLine()
 	if r.a.restore.Load() == nil {
 		return r.a.err.Write(b)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -177,6 +178,18 @@ func (a *app) runsShow(id string) error {
 	}
 	if r.Outcome.Message != "" {
 		rows = append(rows, []string{"message", printable(r.Outcome.Message)})
+	}
+	if r.Outcome.Syscall != "" {
+		rows = append(rows, []string{"tried", fmt.Sprintf("%s(%q)", r.Outcome.Syscall, r.Outcome.Argument)})
+	}
+	if r.Outcome.DeadAfterUs > 0 {
+		rows = append(rows, []string{"dead after", fmt.Sprintf("%.2f ms; --json has the %d events before", float64(r.Outcome.DeadAfterUs)/1000, len(r.Outcome.Events))})
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Outcome.Refused)) {
+		rows = append(rows, []string{"refused", fmt.Sprintf("%s %s", name, times(r.Outcome.Refused[name]))})
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Outcome.Flags)) {
+		rows = append(rows, []string{"limit hit", fmt.Sprintf("%s %d", name, r.Outcome.Flags[name])})
 	}
 	for _, d := range r.Decisions {
 		if d.What != "driver" { // shown above

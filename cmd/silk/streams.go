@@ -104,12 +104,16 @@ func (a *app) streams(f *runFlags, req *policy.Request) (_ *streams, err error) 
 		}
 	case a.json:
 	default:
+		oneTerminal := isTerminal(a.out) && isTerminal(a.err)
 		s.io.OnFrame = func(frame run.Frame) {
 			w := a.out
 			if frame.Channel == "stderr" {
 				w = a.err
 			}
 			write(w, frame.Data)
+			if n := len(frame.Data); n > 0 && (frame.Channel == "stderr" || oneTerminal) {
+				a.midLine.Store(frame.Data[n-1] != '\n')
+			}
 		}
 	}
 	return s, nil

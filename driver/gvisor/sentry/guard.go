@@ -3,8 +3,10 @@ package sentry
 import (
 	"fmt"
 	"os"
+	"strings"
 	"sync/atomic"
 
+	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/errors/linuxerr"
 	"gvisor.dev/gvisor/pkg/sentry/arch"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
@@ -119,10 +121,27 @@ func (g *guard) flat(r rules.Rule) rule {
 		case !g.on(r.Name):
 			return c.proceed()
 		case r.Action == rules.Kill:
-			return g.violate(c, r.Name, "")
+			return g.violate(c, r.Name, c.names())
 		}
-		return 0, nil, g.refuse(c, r.Name, "")
+		return 0, nil, g.refuse(c, r.Name, c.names())
 	}
+}
+
+// named are the arguments that are text, of calls that a rule is about whatever their arguments.
+var named = map[string][]int{
+	"mount": {0, 1, 2}, "umount2": {0}, "pivot_root": {0, 1}, "fsopen": {0}, "fspick": {1}, "open_tree": {1}, "move_mount": {1, 3}, "mount_setattr": {1},
+	"chroot": {0}, "swapon": {0}, "swapoff": {0}, "acct": {0}, "add_key": {0, 1}, "request_key": {0, 1}, "delete_module": {0},
+}
+
+// names are the arguments of a call that are text, for people: nothing is decided on them.
+func (c *call) names() string {
+	var names []string
+	for _, i := range named[c.name] {
+		if name, err := c.task.CopyInString(c.args[i].Pointer(), linux.PATH_MAX); err == nil {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, " ")
 }
 
 // configure sets what the run asks for.
