@@ -82,7 +82,8 @@ func New(run string, name Name, at time.Time, data map[string]any) (Event, error
 }
 
 // Append adds events to the end of the chain, in order, and sets the fields of each that only the trail knows. tx must
-// hold the write lock from its beginning (store.DB.Update does), or two writers could continue the same event.
+// hold the write lock from its beginning (store.DB.Update does), or two writers could continue the same event. A first event
+// beside files of another trail is refused with a [*StrayError].
 func Append(ctx context.Context, tx *sql.Tx, events ...*Event) error {
 	for _, e := range events {
 		if err := e.check(); err != nil {
@@ -94,6 +95,11 @@ func Append(ctx context.Context, tx *sql.Tx, events ...*Event) error {
 	err := tx.QueryRowContext(ctx, "SELECT seq, hash FROM audit_events ORDER BY seq DESC LIMIT 1").Scan(&seq, &hash)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("read end of audit trail: %w", err)
+	}
+	if seq == 0 {
+		if err := mayBegin(ctx, tx); err != nil {
+			return err
+		}
 	}
 	var total int64
 	for _, e := range events {

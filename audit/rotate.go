@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/silk-sandbox/silk/internal/atomicfile"
@@ -53,8 +54,9 @@ type Rotated struct {
 
 const (
 	lockName  = "lock"
-	filesMax  = 4    // that one call makes: what a run waits for at most, when a long trail meets its first rotation
-	deleteMax = 2000 // rows that one transaction deletes: some 50 ms, for which others wait
+	newName   = ".new-segment" // of a file until it is whole
+	filesMax  = 4              // that one call makes: what a run waits for at most, when a long trail meets its first rotation
+	deleteMax = 2000           // rows that one transaction deletes: some 50 ms, for which others wait
 )
 
 // atStep is called after each step of a rotation that a crash could be the end of, and of a verification. Tests set it.
@@ -65,7 +67,8 @@ var atStep = func(string) {}
 // may be appended meanwhile.
 //
 // A crash, a full disk or a cancelled ctx at any moment loses nothing: events leave the table only when the file that
-// holds them is on disk, was read back, and is listed; the next rotation finishes or repeats the rest.
+// holds them is on disk, was read back, and is listed; the next rotation finishes or repeats the rest. Beside files of
+// another trail nothing is moved, and the error is a [*StrayError].
 func Rotate(ctx context.Context, db *store.DB, p Policy) (did Rotated, err error) {
 	defer func() {
 		if err != nil {
@@ -168,34 +171,55 @@ type rotation struct {
 
 // tidy finishes what an earlier rotation began, or clears it away.
 func (r *rotation) tidy(ctx context.Context) error {
+	names, err := segmentFiles(r.dir)
+	if err != nil {
+		return err
+	}
 	var all []segment
 	var s state
-	err := r.db.View(ctx, func(tx *sql.Tx) (err error) {
+	var leftovers, foreign []string
+	err = r.db.View(ctx, func(tx *sql.Tx) (err error) {
 		if all, err = segments(ctx, tx); err == nil {
 			s, err = r.policy.look(ctx, tx)
+		}
+		if err == nil {
+			leftovers, foreign, err = unlisted(ctx, tx, r.dir, names, all)
 		}
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	entries, err := os.ReadDir(r.dir)
+	if len(foreign) > 0 {
+		return &StrayError{r.dir, foreign}
+	}
+	unfinished, err := r.unfinished()
 	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		first, last, ok := parseSegmentName(e.Name())
-		unlisted := ok && first == end(all).Seq+1 && last <= s.last // its events are in the table still
-		if unlisted || atomicfile.IsTemporary(e.Name()) {
-			if err := os.Remove(filepath.Join(r.dir, e.Name())); err != nil {
-				return err
-			}
+	for _, name := range leftovers {
+		unfinished = append(unfinished, filepath.Join(r.dir, name))
+	}
+	for _, file := range unfinished {
+		if err := os.Remove(file); err != nil {
+			return err
 		}
 	}
 	if err := r.removeFiles(ctx, all); err != nil {
 		return err
 	}
 	return r.deleteRows(ctx, s.first, s.sealed)
+}
+
+// unfinished are the files that an earlier rotation was still writing.
+func (r *rotation) unfinished() (files []string, err error) {
+	entries, err := os.ReadDir(r.dir)
+	for _, e := range entries {
+		if e.Name() == newName || atomicfile.IsTemporary(e.Name()) && strings.HasPrefix(e.Name(), "."+newName) {
+			files = append(files, filepath.Join(r.dir, e.Name()))
+		}
+	}
+	return files, err
 }
 
 // seal moves the oldest events into a new file, whose name it returns, if there are enough.
@@ -239,7 +263,7 @@ func (r *rotation) write(ctx context.Context, after Head, last int64) (seg segme
 	if err := r.db.Sync(); err != nil { // a file must never hold events that a power loss takes from the database
 		return seg, 0, err
 	}
-	temp := filepath.Join(r.dir, ".new-segment")
+	temp := filepath.Join(r.dir, newName)
 	err = atomicfile.WriteFunc(temp, segmentPerm, func(f io.Writer) error {
 		w, err := newWriter(f, after)
 		if err != nil {
@@ -281,7 +305,7 @@ func (r *rotation) write(ctx context.Context, after Head, last int64) (seg segme
 
 // publish gives a new file its name, if it holds what it should: until then the events are in the table.
 func (r *rotation) publish(ctx context.Context, temp string, after Head, seg segment) error {
-	f, err := os.Open(temp)
+	f, err := openSegment(temp)
 	if err != nil {
 		return err
 	}
@@ -293,7 +317,11 @@ func (r *rotation) publish(ctx context.Context, temp string, after Head, seg seg
 	if err != nil {
 		return fmt.Errorf("read it again: %w", err)
 	}
-	return os.Rename(temp, filepath.Join(r.dir, segmentName(seg.First, seg.Last)))
+	// A link, because a rename would replace what somebody else has put there.
+	if err := os.Link(temp, filepath.Join(r.dir, segmentName(seg.First, seg.Last))); err != nil {
+		return err
+	}
+	return os.Remove(temp)
 }
 
 // deleteRows deletes the events first to last from the table, some at a time.

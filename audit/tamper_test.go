@@ -26,22 +26,23 @@ type forger struct {
 
 func (f forger) exec(statements string) {
 	f.Helper()
-	rows, err := f.db.Query("SELECT name FROM sqlite_master WHERE type = 'trigger'")
+	rows, err := f.db.Query("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
 	if err != nil {
 		f.Fatal(err)
 	}
-	var drop strings.Builder
+	var drop, restore strings.Builder
 	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
+		var name, text string
+		if err := rows.Scan(&name, &text); err != nil {
 			f.Fatal(err)
 		}
 		drop.WriteString("DROP TRIGGER " + name + ";")
+		restore.WriteString(";" + text + ";")
 	}
 	if err := rows.Close(); err != nil {
 		f.Fatal(err)
 	}
-	if _, err := f.db.Exec(drop.String() + statements); err != nil {
+	if _, err := f.db.Exec(drop.String() + statements + restore.String()); err != nil {
 		f.Fatal(err)
 	}
 }

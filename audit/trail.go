@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -143,9 +142,12 @@ func end(all []segment) Head {
 // readFile reads segment i, see readSegment, and that it ends as it is listed. What is wrong with it is a [*BrokenError].
 func readFile(dir string, all []segment, i int, visit func(Event) error) error {
 	name := segmentName(all[i].First, all[i].Last)
-	f, err := os.Open(filepath.Join(dir, name))
+	f, err := openSegment(filepath.Join(dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return &missingError{all[i]}
+	}
+	if errors.Is(err, errSegment) {
+		return brokenf(all[i].First, "segment %s is %v", name, err)
 	}
 	if err != nil {
 		return fmt.Errorf("read audit segment: %w", err)

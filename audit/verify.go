@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/silk-sandbox/silk/store"
@@ -30,13 +31,21 @@ func (e *GoneError) Error() string {
 		e.Seq, e.Gap.LastSeq, time.UnixMilli(e.Gap.AtMs).UTC().Format(time.DateOnly))
 }
 
+// UnguardedError says that the trail is whole, but that the database no longer forbids changes of it: somebody took that
+// away, which silk never does.
+type UnguardedError struct{ Triggers []string }
+
+func (e *UnguardedError) Error() string {
+	return "the database no longer keeps the audit trail append-only: the triggers " + strings.Join(e.Triggers, ", ") + " were removed or changed"
+}
+
 // Verify reads the whole trail, table and files. If an event was changed, removed, inserted or moved, the error is a
 // [*BrokenError], and the head is the end of the part that is whole. What retention removed does not break the trail,
 // because an event in the rest says so.
 //
 // known are heads of this trail that were printed earlier: each must still be in it. That finds a trail whose newest
 // events were cut off, or which was built anew, which nothing inside it can show. A head of which retention left nothing to
-// compare is a [*GoneError].
+// compare is a [*GoneError]. A database without its triggers is an [*UnguardedError].
 func Verify(ctx context.Context, db *store.DB, known ...Head) (Report, error) {
 	for attempt := 0; ; attempt++ {
 		report, err := verify(ctx, db, known, func(Event) error { return nil })
@@ -45,8 +54,20 @@ func Verify(ctx context.Context, db *store.DB, known ...Head) (Report, error) {
 		if errors.As(err, &gone) && attempt < 3 && !stillListed(ctx, db, gone.segment) {
 			continue
 		}
+		if err == nil {
+			err = Guarded(ctx, db)
+		}
 		return report, err
 	}
+}
+
+// Guarded looks whether the database forbids to change the trail: an [*UnguardedError] if not.
+func Guarded(ctx context.Context, db *store.DB) error {
+	lost, err := db.LostTriggers(ctx)
+	if err == nil && len(lost) > 0 {
+		err = &UnguardedError{lost}
+	}
+	return err
 }
 
 func stillListed(ctx context.Context, db *store.DB, s segment) bool {
@@ -90,7 +111,7 @@ func verify(ctx context.Context, db *store.DB, known []Head, visit func(Event) e
 		if err := v.table(ctx, tx); err != nil {
 			return err
 		}
-		if err := v.strangers(files); err != nil {
+		if err := v.strangers(ctx, tx, Dir(db), files, all); err != nil {
 			return err
 		}
 		return v.finish()
@@ -166,11 +187,19 @@ func segmentFiles(dir string) (names []string, err error) {
 }
 
 // strangers looks for files with events that the database does not have: it lost them, or is not the one they are from.
-func (v *verifier) strangers(names []string) error {
-	for _, name := range names {
+func (v *verifier) strangers(ctx context.Context, tx *sql.Tx, dir string, names []string, all []segment) error {
+	_, foreign, err := unlisted(ctx, tx, dir, names, all)
+	if err != nil {
+		return err
+	}
+	for _, name := range foreign {
 		if _, last, _ := parseSegmentName(name); last > v.report.Seq {
 			return brokenf(v.report.Seq+1, "it is missing: segment %s holds later events than the database knows", name)
 		}
+	}
+	for _, name := range foreign {
+		first, _, _ := parseSegmentName(name)
+		return brokenf(first, "the database does not know the events that segment %s holds", name)
 	}
 	return nil
 }

@@ -206,7 +206,7 @@ func explain(path string, err error) error {
 		case sqlite3.SQLITE_IOERR:
 			advice = "; is the disk full or failing?"
 		case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
-			advice = "; the file is damaged: move it away, silk makes a new one"
+			advice = "; the file is damaged: move it away, and the directory audit beside it too, and keep both; silk makes new ones"
 		case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
 			advice = "; another process holds it"
 		}
