@@ -35,7 +35,7 @@ was cut off. The trail is verified on the way; a broken one is not exported (exi
 	}
 	c.Flags().StringVar(&since, "since", "", "only what happened at this `TIME` or later: 24h (ago), 2026-11-01, 2026-11-01T12:00:00Z")
 	c.Flags().StringVar(&until, "until", "", "only what happened before this `TIME`")
-	c.Flags().StringVar(&s.Run, "run", "", "only events of this run (whole id)")
+	c.Flags().StringVar(&s.Run, "run", "", "only events of this run (its first characters are enough)")
 	c.Flags().StringVar(&s.Prefix, "event", "", "only events whose name begins so, such as sandbox_")
 	c.Flags().StringVarP(&file, "output", "o", "", "write to `FILE`, for your eyes only, instead of standard output")
 	c.Flags().BoolVar(&force, "force", false, "replace FILE if it is there")
@@ -69,14 +69,20 @@ func (a *app) auditExport(s audit.Selection, file string, force bool) error {
 			return usagef("%s is there already; --force replaces it", printable(file))
 		}
 	}
-	db, _, err := a.openStore()
+	db, home, err := a.openStore()
 	if errors.Is(err, errNoRuns) {
+		if err := brokenTrail(audit.WithoutDatabase(home)); err != nil {
+			return err
+		}
 		return missingf("there is no audit trail yet")
 	}
 	if err != nil {
 		return err
 	}
 	defer db.Close()
+	if s.Run, err = wholeRun(a.ctx, db, s.Run); err != nil {
+		return err
+	}
 	var events int64
 	var report audit.Report
 	export := func(w io.Writer) (err error) {
@@ -90,7 +96,10 @@ func (a *app) auditExport(s audit.Selection, file string, force bool) error {
 	}
 	var broken *audit.BrokenError
 	if errors.As(err, &broken) {
-		return findingf("the audit trail is broken: %v; what was written is not an export", broken)
+		return findingf("the %v; what was written is not an export", broken)
+	}
+	if err == nil && s.Run != "" && events == 0 {
+		a.errorf("no event that was asked for is of run %s", printable(s.Run))
 	}
 	if err != nil || file == "" {
 		return err

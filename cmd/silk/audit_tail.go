@@ -41,7 +41,12 @@ func (a *app) auditTailCommand() *cobra.Command {
 }
 
 func (a *app) auditTail(limit int, follow bool) error {
-	db, _, err := a.openStore()
+	db, home, err := a.openStore()
+	if errors.Is(err, errNoRuns) {
+		if err := brokenTrail(audit.WithoutDatabase(home)); err != nil {
+			return err
+		}
+	}
 	for errors.Is(err, errNoRuns) && follow { // its first event makes it
 		if err := a.nextLook(); err != nil {
 			return err

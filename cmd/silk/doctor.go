@@ -106,6 +106,9 @@ func (a *app) trailFact(home string) fact {
 	const name = "audit trail"
 	path := filepath.Join(home, store.FileName)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		if err := audit.WithoutDatabase(home); err != nil {
+			return fact{name, factFatal, "the " + err.Error() + "; put the database back that belongs to them, or move that directory away and keep it"}
+		}
 		return fact{name, factYes, "begins with the first run"}
 	}
 	db, err := store.Open(a.ctx, path)
@@ -116,6 +119,13 @@ func (a *app) trailFact(home string) fact {
 	events, err := audit.List(a.ctx, db, audit.Filter{Limit: 1})
 	if err != nil {
 		return fact{name, factFatal, err.Error()}
+	}
+	err = audit.Strays(a.ctx, db)
+	if err != nil && len(events) == 0 {
+		return fact{name, factFatal, err.Error()} // no run begins a second trail
+	}
+	if err = errors.Join(err, audit.Guarded(a.ctx, db)); err != nil {
+		return fact{name, factNo, strings.ReplaceAll(err.Error(), "\n", "; ")}
 	}
 	if len(events) == 0 {
 		return fact{name, factYes, "no event yet"}

@@ -105,17 +105,23 @@ func silkImage(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// runID puts the id of the only run in the list on stdout into a variable: run-id id
+// runID puts the id of the only run in the list on stdout, or the beginning of it, into a variable: run-id id [length]
 func runID(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: run-id variable")
+	if neg || len(args) < 1 || len(args) > 2 {
+		ts.Fatalf("usage: run-id variable [length]")
 	}
 	var list []struct{ Run string }
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &list))
 	if len(list) != 1 || list[0].Run == "" {
 		ts.Fatalf("want one run, have %v", list)
 	}
-	ts.Setenv(args[0], list[0].Run)
+	id := list[0].Run
+	if len(args) == 2 {
+		most, err := strconv.Atoi(args[1])
+		ts.Check(err)
+		id = id[:min(len(id), most)]
+	}
+	ts.Setenv(args[0], id)
 }
 
 // breakTrail changes an audit event behind silk's back: break-trail
