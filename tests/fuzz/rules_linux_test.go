@@ -56,7 +56,7 @@ func ruleOf(name string) string {
 // that judges it nevertheless is only stricter.
 func open(q tree.Question, a tree.Answer) bool {
 	w := a.Way
-	return w.Dots || w.LinkFD || w.Links >= 40 || has(q, tree.OCreate) && w.SlashFinal || has(q, tree.ONoFollow|tree.ODirectory) ||
+	return w.Dots || w.LinkFD || w.Links >= 40 || has(q, tree.OCreate) && w.SlashFinal ||
 		fails(a, syscall.EINVAL) || a.Errno != 0 && w.Link != nil && w.FileFD || w.Gone
 }
 

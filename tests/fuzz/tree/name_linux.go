@@ -39,8 +39,11 @@ func interpreterOf(file string) []byte {
 func nameOf(q Question) ([]byte, Way) {
 	name := string(q.Name)
 	if name == "" || len(name) >= 4096 {
-		descriptor := "/proc/self/fd/" + strconv.Itoa(q.DirFD)
-		return nil, Way{Unreadable: q.Exec && syscall.Access(descriptor, executable) == nil && syscall.Access(descriptor, readable) != nil}
+		var way Way
+		if q.Exec && name == "" {
+			way.look(q.DirFD)
+		}
+		return nil, way
 	}
 	at, err := openAt(NoDir, "/proc/self/cwd", OPath|OCloseExec, 0)
 	switch {
@@ -66,19 +69,29 @@ func nameOf(q Question) ([]byte, Way) {
 		where = w.made
 	}
 	w.way.Links = w.links
-	object := "/proc/self/fd/" + strconv.Itoa(w.at)
-	w.way.Unreadable = syscall.Access(object, readable) != nil
-	if q.Exec && !strings.HasPrefix(string(where), "/tmp/") && syscall.Access(object, readable|executable) == nil { // nothing in /tmp may be executed
-		w.way.Interpreter = interpreterOf(object)
+	if q.Exec && !w.failed {
+		w.way.look(w.at)
 	}
 	return where, w.way
 }
 
+// look looks at what would be executed.
+func (w *Way) look(fd int) {
+	file := "/proc/self/fd/" + strconv.Itoa(fd)
+	if syscall.Access(file, executable) != nil || bytes.HasPrefix(ownName(fd), []byte("/tmp/")) { // nothing in /tmp may be executed
+		return
+	}
+	if w.Unreadable = syscall.Access(file, readable) != nil; !w.Unreadable {
+		w.Interpreter = interpreterOf(file)
+	}
+}
+
 type walk struct {
-	at    int
-	links int
-	way   Way
-	made  []byte // name of a file that was to be made
+	at     int
+	links  int
+	way    Way
+	made   []byte // name of a file that was to be made
+	failed bool   // the walk has ended early
 }
 
 // is is the name of what is called rest from where the walk is.
@@ -93,6 +106,7 @@ func (w *walk) is(rest string) []byte {
 
 // lost is the name of a walk that ends early.
 func (w *walk) lost(rest string) []byte {
+	w.failed = true
 	w.way.Dots = slices.Contains(strings.Split(rest, "/"), "..")
 	return w.is(rest)
 }
