@@ -63,12 +63,8 @@ func (f file) raise(_ context.Context, a Alert) (err error) {
 
 func (f file) check(context.Context) error {
 	w, err := openAppend(f.path, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		dir, err := os.Stat(filepath.Dir(f.path))
-		if err == nil && !dir.IsDir() {
-			err = fmt.Errorf("%s is not a directory", filepath.Dir(f.path))
-		}
-		return err
+	if errors.Is(err, fs.ErrNotExist) && checkDir(filepath.Dir(f.path)) == nil {
+		return nil // it will be made
 	}
 	if err != nil {
 		return err
@@ -76,10 +72,32 @@ func (f file) check(context.Context) error {
 	return w.Close()
 }
 
-// openAppend opens a regular file that only its owner can change.
+// checkDir refuses a directory in which others could put another file in the place of ours.
+func checkDir(dir string) error {
+	info, err := os.Stat(dir)
+	switch {
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return fmt.Errorf("%s is not a directory", dir)
+	case !ownedByUs(info):
+		return fmt.Errorf("directory %s belongs to somebody else, who could put another file there", dir)
+	case info.Mode().Perm()&0o022 != 0 && info.Mode()&fs.ModeSticky == 0:
+		return fmt.Errorf("directory %s can be written by others than its owner, who could put another file there", dir)
+	}
+	return nil
+}
+
+// openAppend opens a regular file that nobody but us, and root, can change.
 func openAppend(path string, flags int) (*os.File, error) {
 	// For reading too: so a fifo in its place does not hold us until somebody else reads it (fifo(7)).
+	if err := checkDir(filepath.Dir(path)); err != nil {
+		return nil, err
+	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|flags|noFollow, 0o600)
+	if link, other := os.Lstat(path); err != nil && other == nil && link.Mode()&fs.ModeSymlink != 0 {
+		return nil, fmt.Errorf("%s is a link", path)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -90,6 +108,10 @@ func openAppend(path string, flags int) (*os.File, error) {
 		err = fmt.Errorf("%s is not a regular file", path)
 	case info.Mode().Perm()&0o022 != 0:
 		err = fmt.Errorf("%s can be written by others than its owner", path)
+	case !ownedByUs(info):
+		err = fmt.Errorf("%s belongs to somebody else", path)
+	case names(info) != 1:
+		err = fmt.Errorf("%s has %d names: it may be another file of somebody's", path, names(info))
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())

@@ -23,8 +23,9 @@ type Config struct {
 	// Coloured makes that line red: only for a terminal.
 	Coloured bool
 
-	// Files receive the JSON form, one object a line, synced. A file is made for its owner alone if it is not there; a
-	// link in its place is refused.
+	// Files receive the JSON form, one object a line, synced. A file is made for its owner alone if it is not there. It is
+	// refused if it is a link, has several names, belongs to neither us nor root, or can be written by others; so is a
+	// directory of somebody else's, or one that others can write and that is not sticky.
 	Files []string
 
 	Webhooks []Webhook

@@ -36,6 +36,16 @@ func secret(t *testing.T, text string, perm os.FileMode) string {
 	return name
 }
 
+// private is a directory that others cannot write, whatever the umask.
+func private(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 func sinks(t *testing.T, cfg Config) *Sinks {
 	t.Helper()
 	s, err := New(cfg)
@@ -111,7 +121,8 @@ func TestWebhook(t *testing.T) {
 		{"told, nothing to say", []int{204}, 1, ""},
 		{"the second attempt", []int{503, 200}, 2, ""},
 		{"too many requests, then room", []int{429, 202}, 2, ""},
-		{"down", []int{500}, 2, "500"},
+		{"down", []int{500}, 2, "answered 500 Internal Server Error (twice)"},
+		{"down in two ways", []int{500, 404}, 2, "500 Internal Server Error; then the server answered 404"},
 		{"refused", []int{401}, 1, "401"},
 		{"sent elsewhere", []int{307, 200}, 1, "307"},
 	} {
@@ -123,8 +134,11 @@ func TestWebhook(t *testing.T) {
 			if (err != nil) != (test.failure != "") || err != nil && (!strings.Contains(err.Error(), test.failure) || strings.Contains(err.Error(), "hidden")) {
 				t.Errorf("got %v, want %q", err, test.failure)
 			}
-			if (len(l.events) == 1) != (test.failure != "") {
+			if (len(l.events) == 1) != (test.failure != "") || strings.Contains(strings.Join(l.events, ""), `\n`) {
 				t.Errorf("audited: %v", l.events)
+			}
+			if err != nil && strings.Contains(err.Error(), "\n") {
+				t.Errorf("more than a line: %v", err)
 			}
 			if len(*got) != test.calls {
 				t.Fatalf("%d calls, want %d", len(*got), test.calls)
@@ -205,7 +219,7 @@ func TestStuckSinkIsLeftBehind(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	var said trail
-	name := filepath.Join(t.TempDir(), "alerts")
+	name := filepath.Join(private(t), "alerts")
 	err := sinks(t, Config{Stderr: stuck{until}, Files: []string{name}, Audit: said.append}).Raise(ctx, sample())
 	if !errors.Is(err, context.DeadlineExceeded) || len(said.events) != 1 || !strings.Contains(said.events[0], `alert_failed {"error":"gave up: context deadline exceeded","intentId":"01JF4Z7M6W8V4Y2K3T5R9QXBCD","sink":"stderr"}`) {
 		t.Errorf("got %v; audited %v", err, said.events)
@@ -228,7 +242,7 @@ func TestFailureIsLogged(t *testing.T) {
 }
 
 func TestFile(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "alerts.jsonl")
+	name := filepath.Join(private(t), "alerts.jsonl")
 	if err := os.WriteFile(name, []byte(`{"schema":"silk.al`), 0o600); err != nil { // a line that a full disk cut off
 		t.Fatal(err)
 	}
@@ -264,7 +278,7 @@ func TestFile(t *testing.T) {
 }
 
 func TestFileIsMadeForItsOwnerAlone(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "alerts.jsonl")
+	name := filepath.Join(private(t), "alerts.jsonl")
 	if err := sinks(t, Config{Files: []string{name}}).Raise(t.Context(), sample()); err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +290,7 @@ func TestFileIsMadeForItsOwnerAlone(t *testing.T) {
 
 // Both Raise and Check refuse what must not be written to, or cannot be.
 func TestUnfitSinks(t *testing.T) {
-	dir := t.TempDir()
+	dir := private(t)
 	open := filepath.Join(dir, "open")
 	if err := errors.Join(os.WriteFile(open, nil, 0o600), os.Chmod(open, 0o622)); err != nil {
 		t.Fatal(err)
@@ -322,7 +336,7 @@ func TestCheck(t *testing.T) {
 	defer server.Close()
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
 	url, got, _ := receiver(t, 200)
-	name := filepath.Join(t.TempDir(), "alerts")
+	name := filepath.Join(private(t), "alerts")
 	key := secret(t, testKey, 0o600)
 	found := sinks(t, Config{Stderr: io.Discard, Files: []string{name}, Webhooks: []Webhook{{URL: url + "/hook", SecretFile: key}, {URL: server.URL, SecretFile: key}}}).Check(t.Context())
 	if len(found) != 4 || found[0].Err != nil || found[1].Err != nil || found[2].Err != nil || found[2].Sink != "webhook "+url {

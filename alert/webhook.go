@@ -124,22 +124,26 @@ func (h *webhook) raise(ctx context.Context, a Alert) error {
 		return err
 	}
 	id := "alert_" + a.Run + "_" + strconv.FormatInt(a.At.UnixMilli(), 10)
-	var errs []error
-	for range attempts {
+	var first error
+	for left := attempts; ; left-- {
 		// The first attempt has half of the time, so that the second has some too.
 		deadline, _ := ctx.Deadline()
-		one, cancel := context.WithTimeout(ctx, time.Until(deadline)/time.Duration(attempts-len(errs)))
+		one, cancel := context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))
 		again, err := h.post(one, key, id, body)
 		cancel()
-		if err == nil {
+		switch {
+		case err == nil:
 			return nil
-		}
-		errs = append(errs, err)
-		if !again || ctx.Err() != nil {
-			break
+		case first == nil && again && ctx.Err() == nil:
+			first = err
+		case first == nil:
+			return err
+		case first.Error() == err.Error():
+			return fmt.Errorf("%w (twice)", err)
+		default:
+			return fmt.Errorf("%w; then %w", first, err)
 		}
 	}
-	return errors.Join(errs...)
 }
 
 // post makes one attempt. again says whether another may go better.
