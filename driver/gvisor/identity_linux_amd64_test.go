@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/internal/testenv"
 )
 
@@ -139,6 +140,30 @@ func bare(err error) error {
 		return path.Err
 	}
 	return err
+}
+
+// TestContainerWithoutTheIDs starts a sandbox as root of a user namespace with as many ids as containers have: it is
+// nobody there, and Probe says so.
+func TestContainerWithoutTheIDs(t *testing.T) {
+	if os.Getenv("SILK_TEST_CONTAINER") == "" {
+		testenv.Require(t, testenv.Root)
+		ids := []syscall.SysProcIDMap{{Size: 1 << 16}}
+		cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestContainerWithoutTheIDs$", "-test.v")
+		cmd.Env = append(os.Environ(), "SILK_TEST_CONTAINER=1")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER, UidMappings: ids, GidMappings: ids, GidMappingsEnableSetgroups: true}
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "\n--- PASS: ") {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	h := testHost(t)
+	if _, id := h.born(t); id != (identity{nobody, nobody}) {
+		t.Errorf("a sandbox is %+v, want %d", id, nobody)
+	}
+	notes, err := (&Driver{host: h}).Probe(t.Context(), driver.Spec{CPUs: 1})
+	if err != nil || !strings.Contains(strings.Join(notes, "\n"), "share the id 65534") {
+		t.Errorf("Probe says %q, %v", notes, err)
+	}
 }
 
 func TestMapped(t *testing.T) {

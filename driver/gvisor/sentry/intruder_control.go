@@ -101,7 +101,7 @@ func intruderCalls() map[string][6]uintptr {
 		"read memory":     {unix.SYS_PROCESS_VM_READV, 1, at, 0, at, 0},
 		"pidfd_open":      {unix.SYS_PIDFD_OPEN, 1, 0},
 		"kill 1":          {unix.SYS_KILL, 1, 0},
-		"kill all":        {unix.SYS_KILL, ^uintptr(0), uintptr(unix.SIGKILL)},
+		"kill all":        {unix.SYS_KILL, ^uintptr(0), 0},
 		"stay":            {unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, 0, 0, 0, 0},
 		"setsid":          {unix.SYS_SETSID},
 		"bpf":             {unix.SYS_BPF, unix.BPF_PROG_LOAD, at, 72},

@@ -55,7 +55,7 @@ func tries(all targets, fds []int) map[string]func() string {
 		"processes: memory":        call(unix.SYS_PROCESS_VM_READV, uintptr(all.Pid), vec, 1, vec, 1, 0),
 		"processes: a handle":      call(unix.SYS_PIDFD_OPEN, uintptr(all.Pid), 0),
 		"processes: signal":        call(unix.SYS_KILL, uintptr(all.Pid), uintptr(unix.SIGKILL)),
-		"processes: signal to all": call(unix.SYS_KILL, ^uintptr(0), uintptr(unix.SIGKILL)),
+		"processes: signal to all": call(unix.SYS_KILL, ^uintptr(0), 0),
 		"processes: limits":        call(unix.SYS_PRLIMIT64, uintptr(all.Pid), unix.RLIMIT_CORE, 0, at),
 		"processes: parent":        func() string { return fmt.Sprint(os.Getppid()) },
 
