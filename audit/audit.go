@@ -41,7 +41,7 @@ const (
 	PolicyDenied      Name = "policy_denied"      // intentId, rule, count, acts: what a rule refused with an errno; the first few acts
 	MonitorDrop       Name = "monitor_drop"       // intentId, source, count: events that were seen and not delivered
 	OutputTruncated   Name = "output_truncated"   // intentId, channel, bytes, kept
-	HostRecovered     Name = "host_recovered"     // intentId, details: silk died during the run
+	HostRecovered     Name = "host_recovered"     // intentId, details: the end of the run was not recorded when it ended
 	AlertFailed       Name = "alert_failed"       // intentId, sink, error: nobody was told of a violation that way
 	Removed           Name = "audit_removed"      // intentId "system", firstSeq, lastSeq, lastHash, retentionMs: see Policy
 )
