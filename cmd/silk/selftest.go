@@ -37,9 +37,10 @@ func (a *app) selftestCommand() *cobra.Command {
 		Use: "selftest", Short: "Attack sandboxes on this host and say what held", Args: needArgs(0, 0, "no arguments"),
 		Long: `Run the attack suite: programs that try, each in a sandbox of its own, what a sandbox must not let happen, and ordinary
 acts that it must leave alone. A row holds if the attack got to the forbidden call, the effect did not happen, and the
-rule that should have stopped it did. Nothing of the policy is ever switched off, and nothing is left behind.
+rule that should have stopped it did. Nothing of the policy is ever switched off, and nothing is left behind; what a
+selftest leaves that is killed, the next one and silk gc remove.
 
-Exit status: 0 if every row holds, 1 if one does not, 125 if the suite cannot run.`,
+Exit status: 0 if every row holds, 1 if one does not, 125 if the suite cannot run, 130 after Ctrl-C or SIGTERM.`,
 		Example: `  silk selftest
   silk selftest --only races
   silk selftest --only 'file\.|network\.' --json
@@ -47,7 +48,7 @@ Exit status: 0 if every row holds, 1 if one does not, 125 if the suite cannot ru
 		RunE: func(*cobra.Command, []string) error { return a.selftest(f) },
 	}
 	c.Flags().StringVar(&f.driver, "driver", "", "`DRIVER` to attack (default: the one that runs use)")
-	c.Flags().StringVar(&f.only, "only", "", "rows whose class, name or rule match `REGEX`")
+	c.Flags().StringVar(&f.only, "only", "", "rows whose class, name, class/name or rule matches `REGEX`")
 	c.Flags().IntVar(&f.jobs, "jobs", min(runtime.NumCPU(), 4), "rows at once")
 	c.Flags().StringVar(&f.image, "image", "lab:text", "`TAG` of the image to attack; any that has files")
 	c.Flags().BoolVar(&f.list, "list", false, "list the rows, and run none")
@@ -96,7 +97,7 @@ func (f selftestFlags) rows() ([]selftest.Row, error) {
 		return nil, usagef("--only: %v", err)
 	}
 	rows := slices.DeleteFunc(slices.Clone(selftest.All()), func(r selftest.Row) bool {
-		return !only.MatchString(r.ID()) && !only.MatchString(r.Rule)
+		return !slices.ContainsFunc([]string{r.Class, r.Name, r.ID(), r.Rule}, only.MatchString)
 	})
 	if len(rows) == 0 {
 		return nil, usagef("no row matches --only %s; silk selftest --list shows them", f.only)
@@ -108,11 +109,19 @@ func (f selftestFlags) rows() ([]selftest.Row, error) {
 }
 
 func (a *app) listRows(rows []selftest.Row) error {
-	list := make([]selftest.RowReport, len(rows))
+	type listed struct {
+		Class    string   `json:"class"`
+		Name     string   `json:"name"`
+		Rule     string   `json:"rule,omitempty"`
+		Attack   []string `json:"attack"`
+		Expected string   `json:"expected"`
+	}
+	list := make([]listed, len(rows))
 	table := [][]string{{"CLASS", "ATTACK", "EXPECTED"}}
 	for i, r := range rows {
-		list[i] = r.Report()
-		table = append(table, []string{r.Class, r.Name, list[i].Expected})
+		report := r.Report()
+		list[i] = listed{report.Class, report.Name, report.Rule, report.Attack, report.Expected}
+		table = append(table, []string{r.Class, r.Name, report.Expected})
 	}
 	if a.json {
 		return a.printJSON(list)
@@ -126,11 +135,16 @@ const decoyVariable = "SILK_SELFTEST_DECOY"
 // attack runs rows with an engine and a state directory of their own, so that the user's runs stay theirs.
 func (a *app) attack(h *host, f selftestFlags, rows []selftest.Row) (_ selftest.Report, err error) {
 	report := selftest.Report{Schema: selftest.Schema, Silk: version, Driver: f.driver, Image: f.image, UID: os.Geteuid(), Began: time.Now().UTC().Format(time.RFC3339)}
-	dir, err := os.MkdirTemp("", "silk-selftest-")
+	for _, dead := range deadSelftests() {
+		if err := os.RemoveAll(dead); err != nil {
+			return report, &hostError{fmt.Errorf("remove what a selftest left that was killed: %w", err)}
+		}
+	}
+	dir, release, err := selftestDir()
 	if err != nil {
 		return report, &hostError{err}
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, release()) }()
 	program, err := putAttack(dir)
 	if err != nil {
 		return report, err

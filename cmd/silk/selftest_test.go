@@ -15,6 +15,7 @@ import (
 
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/driver/drivertest"
+	"github.com/silk-sandbox/silk/internal/lockfile"
 	"github.com/silk-sandbox/silk/internal/testenv"
 	"github.com/silk-sandbox/silk/selftest"
 )
@@ -30,9 +31,24 @@ func (interrupted) Start(ctx context.Context, _ driver.Spec) (driver.Sandbox, er
 	return nil, context.Cause(ctx)
 }
 
+// killedSelftest makes what a selftest leaves that is killed.
+func killedSelftest(t *testing.T) (dir string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", selftestDirs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock, err := lockfile.Create(filepath.Join(dir, selftestLock))
+	if err := errors.Join(err, lock.Leave(), os.Mkdir(filepath.Join(dir, "state"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 // TestSelftest: against a driver that runs nothing no row holds, the report says so, and nothing is left behind.
 func TestSelftest(t *testing.T) {
 	testenv.NoLeaks(t)
+	t.Setenv("TMPDIR", t.TempDir())
 	home := t.TempDir()
 	tree := filepath.Join(home, "tree/bin")
 	if err := errors.Join(os.MkdirAll(tree, 0o755), os.WriteFile(tree+"/true", nil, 0o755)); err != nil {
@@ -56,7 +72,21 @@ func TestSelftest(t *testing.T) {
 		}
 		return
 	}
-	status, stdout, stderr := silk(&drivertest.Fake{}, "selftest", "--only", "chroot|spellings", "--json")
+	dead := killedSelftest(t)
+	status, stdout, stderr := silk(&drivertest.Fake{}, "gc", "--dry-run")
+	if _, err := os.Stat(dead); status != 0 || err != nil || !strings.Contains(stdout, "would remove "+dead) {
+		t.Errorf("gc --dry-run: status %d, %s, %v", status, stdout, err)
+	}
+	if status, stdout, _ = silk(&drivertest.Fake{}, "gc"); status != 0 || !strings.Contains(stdout, "removed "+dead) {
+		t.Errorf("gc: status %d, %s", status, stdout)
+	}
+	living, release, err := selftestDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	killedSelftest(t)
+
+	status, stdout, stderr = silk(&drivertest.Fake{}, "selftest", "--only", "chroot|spellings", "--json")
 	var report selftest.Report
 	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
 		t.Fatalf("%v; %s", err, stderr)
@@ -84,6 +114,12 @@ func TestSelftest(t *testing.T) {
 		t.Errorf("interrupted: status %d, %s", status, stderr)
 	}
 
+	if _, err := os.Stat(living); err != nil {
+		t.Errorf("what belongs to a selftest that lives was removed: %v", err)
+	}
+	if err := release(); err != nil {
+		t.Error(err)
+	}
 	if left, err := filepath.Glob(filepath.Join(os.TempDir(), "silk-selftest-*")); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %q, %v", left, err)
 	}
