@@ -143,6 +143,20 @@ func (h *host) audit(ctx context.Context, e *audit.Event) (err error) {
 	return nil
 }
 
+// previewAudit says what rotateAudit would do: whether events would move into files, and which files would go.
+func (h *host) previewAudit(ctx context.Context) (move bool, remove []string, err error) {
+	path := filepath.Join(h.home, store.FileName)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return false, nil, nil // nothing has been run yet
+	}
+	db, err := store.Open(ctx, path)
+	if err != nil {
+		return false, nil, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	return audit.Preview(ctx, db, h.config.audit)
+}
+
 // rotateAudit moves old events into files, and says what it moved.
 func (h *host) rotateAudit(ctx context.Context) (did audit.Rotated, err error) {
 	path := filepath.Join(h.home, store.FileName)

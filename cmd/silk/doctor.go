@@ -68,16 +68,17 @@ func (a *app) facts() []fact {
 	}
 	facts = append(facts, fact{"configuration", factYes, or(c.file, "none: defaults")})
 	home, err := a.home(c)
+	var text string
 	if err == nil {
-		err = tryHome(home)
+		text, err = tryHome(home)
 	}
 	if err != nil {
 		return append(facts, fact{"state directory", factFatal, err.Error()})
 	}
-	facts = append(facts, fact{"state directory", factYes, home + " can be written"}, a.trailFact(home))
+	facts = append(facts, fact{"state directory", factYes, text}, a.trailFact(home))
 	facts = append(facts, watchFact(c.mustWatch))
 
-	h, err := a.openHost(false)
+	h, err := a.lookHost()
 	if err != nil {
 		return append(facts, fact{"sandbox kernel", factFatal, err.Error()})
 	}
@@ -150,17 +151,21 @@ func (a *app) sinkFacts(h *host) []fact {
 	return facts
 }
 
-// tryHome makes the state directory and a file in it.
-func tryHome(home string) error {
-	if err := makeHome(home); err != nil {
-		return err
+// tryHome makes a file in the state directory, or tries whether the directory could be made.
+func tryHome(home string) (text string, err error) {
+	if _, err := os.Stat(home); errors.Is(err, fs.ErrNotExist) {
+		dir, err := besideHome(home)
+		if err != nil {
+			return "", err
+		}
+		return home + " can be made", os.Remove(dir)
 	}
 	f, err := os.CreateTemp(home, ".doctor-*")
 	if err != nil {
-		return err
+		return "", err
 	}
 	_ = f.Close() // nothing was written
-	return os.Remove(f.Name())
+	return home + " can be written", os.Remove(f.Name())
 }
 
 func imageFacts(store imageStore) (tags []string, _ fact) {

@@ -24,6 +24,8 @@ type host struct {
 	home   string
 	images imageStore
 	tools  hostTools
+
+	scratch string // in place of the state directory, until close; "": there is one
 }
 
 // openHost reads the configuration and opens what is there. It makes the state directory. watch asks for the host's
@@ -40,11 +42,16 @@ func (a *app) openHost(watch bool) (*host, error) {
 	if err := makeHome(home); err != nil {
 		return nil, err
 	}
-	h := &host{config: c, home: home}
-	if h.images, err = openImageStore(c, home); err != nil {
+	return a.hostAt(c, home, home, watch)
+}
+
+// hostAt opens what is there. Drivers and images are in work: home, or what is in its place.
+func (a *app) hostAt(c config, home, work string, watch bool) (h *host, err error) {
+	h = &host{config: c, home: home}
+	if h.images, err = openImageStore(c, work); err != nil {
 		return nil, err
 	}
-	h.tools, err = a.drivers(driverConfig{Home: home, Sentry: a.env("SILK_SENTRY"), Watch: watch || c.watch || c.mustWatch, Logger: slog.New(slog.DiscardHandler)})
+	h.tools, err = a.drivers(driverConfig{Home: work, Sentry: a.env("SILK_SENTRY"), Watch: watch || c.watch || c.mustWatch, Logger: slog.New(slog.DiscardHandler)})
 	return h, err
 }
 
@@ -81,11 +88,14 @@ func (h *host) decide(req policy.Request) (policy.Plan, error) {
 }
 
 // close releases what the drivers hold.
-func (h *host) close() error {
-	if h.tools.Close == nil {
-		return nil
+func (h *host) close() (err error) {
+	if h.tools.Close != nil {
+		err = h.tools.Close()
 	}
-	return h.tools.Close()
+	if h.scratch != "" {
+		err = errors.Join(err, os.RemoveAll(h.scratch))
+	}
+	return err
 }
 
 // knownDriver refuses a driver that this silk does not have, before anything starts.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,7 +15,7 @@ func (a *app) gcCommand() *cobra.Command {
 	var dryRun bool
 	c := &cobra.Command{
 		Use: "gc", Short: "Remove what crashed runs and earlier versions left, and images without a tag", Args: needArgs(0, 0, "no arguments"),
-		Long: `Remove what crashed runs left on this host (control groups, files) and complete their records, remove the sandbox kernels
+		Long: `Remove what crashed runs and selftests left on this host (control groups, files) and complete their records, remove the sandbox kernels
 of earlier versions of silk and images without a tag. Old audit events move into files, and files older than the owner's
 retention go (see docs/audit.md). Every run begins with the first part of it by itself; complete records and tagged
 images are never touched, nor is anything of a run that lives.`,
@@ -32,12 +33,17 @@ type gcAnswer struct {
 	Files   []string `json:"files"`   // of crashed runs
 	Kernels []string `json:"kernels"` // sandbox kernels of earlier versions
 
-	Audit audit.Rotated `json:"audit"` // what became of old audit events; nothing in a dry run
+	Audit audit.Rotated `json:"audit"` // what became of old audit events; in a dry run only what retention would remove
+	moves bool          // whether, in a dry run, events would move into files
 	imageGCAnswer
 }
 
 func (a *app) gc(dryRun bool) error {
-	h, err := a.openHost(false)
+	open := a.lookHost
+	if !dryRun {
+		open = func() (*host, error) { return a.openHost(false) }
+	}
+	h, err := open()
 	if err != nil {
 		return err
 	}
@@ -58,8 +64,22 @@ func (a *app) gc(dryRun bool) error {
 	left, err := run.Recover(a.ctx, h.home, dryRun)
 	keep(err)
 	answer.Runs, answer.Files = append([]string{}, left.Runs...), append([]string{}, left.Files...)
+	for _, dir := range deadSelftests() {
+		if !dryRun {
+			if err := os.RemoveAll(dir); err != nil {
+				keep(err)
+				continue
+			}
+		}
+		answer.Files = append(answer.Files, dir)
+	}
 	answer.Audit = audit.Rotated{Segments: []string{}, Removed: []string{}}
-	if !dryRun {
+	if dryRun {
+		move, removed, err := h.previewAudit(a.ctx)
+		keep(err)
+		answer.Audit.Removed = append(answer.Audit.Removed, removed...)
+		answer.moves = move
+	} else {
 		did, err := h.rotateAudit(a.ctx)
 		keep(err)
 		answer.Audit.Segments, answer.Audit.Removed = append(answer.Audit.Segments, did.Segments...), append(answer.Audit.Removed, did.Removed...)
@@ -89,7 +109,7 @@ func (a *app) printGC(answer gcAnswer) error {
 	}
 	var lines []string
 	for _, id := range answer.Runs {
-		lines = append(lines, completed+" run "+id+", whose silk was killed")
+		lines = append(lines, completed+" run "+id+", whose end was not recorded")
 	}
 	for _, file := range append(answer.Groups, answer.Files...) {
 		lines = append(lines, removed+" "+printable(file))
@@ -97,11 +117,14 @@ func (a *app) printGC(answer gcAnswer) error {
 	for _, kernel := range answer.Kernels {
 		lines = append(lines, removed+" "+printable(kernel)+", a sandbox kernel of an earlier version")
 	}
+	if answer.moves {
+		lines = append(lines, "would move old audit events to files in "+audit.DirName)
+	}
 	for _, segment := range answer.Audit.Segments {
 		lines = append(lines, "moved old audit events to "+audit.DirName+"/"+segment)
 	}
 	for _, segment := range answer.Audit.Removed {
-		lines = append(lines, "removed "+audit.DirName+"/"+segment+", which is older than retention keeps audit events")
+		lines = append(lines, removed+" "+audit.DirName+"/"+segment+", which is older than retention keeps audit events")
 	}
 	return a.print("%s", strings.Join(append(lines, answer.String()), "\n"))
 }

@@ -1,0 +1,27 @@
+package audit
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/silk-sandbox/silk/store"
+)
+
+// Preview says what [Rotate] would do: whether old events would move into files, and which files that are there now
+// retention would remove.
+func Preview(ctx context.Context, db *store.DB, p Policy) (move bool, remove []string, err error) {
+	p = p.withDefaults()
+	err = db.View(ctx, func(tx *sql.Tx) error {
+		s, err := p.look(ctx, tx)
+		if err != nil {
+			return err
+		}
+		all, err := segments(ctx, tx)
+		move = s.last > 0 && p.full(s)
+		for _, seg := range p.expired(all) {
+			remove = append(remove, segmentName(seg.First, seg.Last))
+		}
+		return err
+	})
+	return move, remove, err
+}
