@@ -216,7 +216,7 @@ func (s stuck) Write([]byte) (int, error) {
 func TestStuckSinkIsLeftBehind(t *testing.T) {
 	until := make(chan struct{})
 	defer close(until)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	var said trail
 	name := filepath.Join(private(t), "alerts")
