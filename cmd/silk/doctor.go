@@ -92,7 +92,11 @@ func (a *app) facts() []fact {
 		return append(facts, fact{"sandbox kernel", factFatal, text})
 	}
 	if h.tools.Kernel != nil {
-		facts = append(facts, h.tools.Kernel())
+		f := h.tools.Kernel()
+		if h.scratch != "" { // which is gone in a moment
+			f.Text = strings.ReplaceAll(f.Text, h.scratch, h.home)
+		}
+		facts = append(facts, f)
 	}
 	images, imageFact := imageFacts(h.images)
 	facts = append(facts, imageFact)

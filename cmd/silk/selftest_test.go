@@ -73,7 +73,7 @@ func TestSelftest(t *testing.T) {
 		return
 	}
 	dead := killedSelftest(t)
-	status, stdout, stderr := silk(&drivertest.Fake{}, "gc", "--dry-run")
+	status, stdout, _ := silk(&drivertest.Fake{}, "gc", "--dry-run")
 	if _, err := os.Stat(dead); status != 0 || err != nil || !strings.Contains(stdout, "would remove "+dead) {
 		t.Errorf("gc --dry-run: status %d, %s, %v", status, stdout, err)
 	}
@@ -86,7 +86,7 @@ func TestSelftest(t *testing.T) {
 	}
 	killedSelftest(t)
 
-	status, stdout, stderr = silk(&drivertest.Fake{}, "selftest", "--only", "chroot|spellings", "--json")
+	status, stdout, stderr := silk(&drivertest.Fake{}, "selftest", "--only", "chroot|spellings", "--json")
 	var report selftest.Report
 	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
 		t.Fatalf("%v; %s", err, stderr)
