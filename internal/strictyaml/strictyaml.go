@@ -7,6 +7,7 @@
 package strictyaml
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -76,6 +77,10 @@ func Open(file string, data []byte) (d *Decoder, root Node) {
 		d.faults = append(d.faults, Fault{Text: fmt.Sprintf("nests deeper than %d levels or columns", maxDepth)})
 		return d, Node{}
 	}
+	if line := loneReturn(data); line > 0 {
+		d.faults = append(d.faults, Fault{line, "a carriage return ends no line here"})
+		return d, Node{}
+	}
 	f, err := parser.ParseBytes(data, 0)
 	if err != nil {
 		d.faults = append(d.faults, syntaxFault(err))
@@ -92,6 +97,17 @@ func Open(file string, data []byte) (d *Decoder, root Node) {
 		root = Node{doc.Body}
 	}
 	return d, root
+}
+
+// loneReturn is the line of a carriage return without a line feed, or 0. YAML would let it end a line, which the parser
+// does not always do: what stands behind `---\r---` it loses.
+func loneReturn(data []byte) (line int) {
+	for i, c := range data {
+		if c == '\r' && (i+1 == len(data) || data[i+1] != '\n') {
+			return 1 + bytes.Count(data[:i], []byte{'\n'})
+		}
+	}
+	return 0
 }
 
 // depth is an upper bound of the nesting, so that a recursive parser is never asked for more: flow brackets opened at
