@@ -162,7 +162,7 @@ func (s sides) harmless(t *testing.T, cases []tree.Case) (asked int, err error) 
 	got, err := s.box(t.Context(), some)
 	if err == nil && got.last.Outcome != "ok" {
 		i, j := got.culprit(some)
-		t.Errorf("no rule is about it, and the run ended with %s by %s\n%s", got.last.Outcome, got.last.Rule,
+		t.Errorf("no rule is about it, and at mark %d the run ended with %s by %s: %s\n%s", got.killed, got.last.Outcome, got.last.Rule, got.last.Message,
 			report(some[i], j, answers[i].Answers[j], tree.Answer{Name: []byte(got.killer.Argument)}))
 	}
 	return asked, err

@@ -56,8 +56,11 @@ func (s sides) write(cases []tree.Case) error {
 	return os.WriteFile(filepath.Join(s.dir, "cases.json"), data, 0o644)
 }
 
-// patience is how long one batch may take.
-const patience = 3 * time.Minute
+// patience is how long one batch may take, and limit what the run in it may.
+const (
+	patience = 3 * time.Minute
+	limit    = "110s"
+)
 
 // host asks the host's own kernel.
 func (s sides) host(ctx context.Context, cases []tree.Case) ([]tree.Answers, error) {
@@ -111,7 +114,7 @@ type boxed struct {
 	answers []tree.Answers
 	events  map[int]event // the first of each question, by its number
 	last    event
-	killed  int // the number of the question that ended the run, if one did
+	killed  int // the number of the question that ended the run, or of the last one
 	killer  event
 }
 
@@ -129,7 +132,7 @@ func (s sides) box(ctx context.Context, cases []tree.Case) (b boxed, err error) 
 	}
 	var stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, s.silk, "run", "--jsonl", "--events", "-p", "lab:text", "--file", s.probe, "--file", filepath.Join(s.dir, "cases.json"),
-		"--artifacts", artifacts, "--timeout", "110s", "--", "/workspace/probe", "file", "none")
+		"--artifacts", artifacts, "--timeout", limit, "--", "/workspace/probe", "file", "none")
 	cmd.Env = append(os.Environ(), "SILK_HOME="+filepath.Join(s.dir, "home"), "SILK_CONFIG="+filepath.Join(s.dir, "config.yaml"))
 	cmd.Stderr, cmd.WaitDelay = &stderr, time.Second
 	out, err := cmd.StdoutPipe()
@@ -162,6 +165,9 @@ func (s sides) box(ctx context.Context, cases []tree.Case) (b boxed, err error) 
 			b.killed, b.killer = asked, e
 		}
 		b.last = e
+	}
+	if b.killer.Result == "" {
+		b.killed = asked
 	}
 	err = cmd.Wait()
 	var exit *exec.ExitError

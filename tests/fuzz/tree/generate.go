@@ -37,6 +37,7 @@ type generator struct {
 	*rand.Rand
 	leads       []string
 	dirs, names []string // absolute
+	fifo        bool     // there is one
 }
 
 func pick[T any](g *generator, list ...T) T { return list[g.IntN(len(list))] }
@@ -107,9 +108,14 @@ func (g *generator) step() []Step {
 	case n < 88:
 		return one(Hard, 0, g.known())
 	case n < 90:
+		g.fifo = true
 		return one(Fifo, 0o644, "")
 	case n < 93:
-		return []Step{{Kind: Chmod, Name: []byte(g.known()), Mode: pick[uint32](g, 0, 0o111, 0o444, 0o644, 0o755)}}
+		mode := pick[uint32](g, 0, 0o111, 0o444, 0o644, 0o755)
+		if g.fifo {
+			mode &^= 0o111 // gVisor waits for a writer when it is to execute a fifo
+		}
+		return []Step{{Kind: Chmod, Name: []byte(g.known()), Mode: mode}}
 	case n < 95:
 		return []Step{{Kind: Remove, Name: []byte(g.known())}}
 	case n < 98:
