@@ -131,7 +131,7 @@ type verifier struct {
 func (v *verifier) event(e Event) error {
 	for _, k := range v.known {
 		if k.Seq == e.Seq && k.Hash != e.Hash {
-			return brokenf(e.Seq, "it has hash %s, but the head that was kept is %s: the trail was built anew", e.Hash, k.Hash)
+			return brokenf(e.Seq, "it has hash %s, but the head that was kept is %s: that is another one, or the trail was built anew", e.Hash, k.Hash)
 		}
 	}
 	if head, ok := removal(e); ok && head == v.gap && head.Seq > 0 {

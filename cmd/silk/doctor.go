@@ -220,6 +220,9 @@ func (a *app) driverFacts(h *host, d driver.Driver, tags []string) []fact {
 			return []fact{{name, factFatal, err.Error()}}
 		}
 		for _, note := range notes {
+			if strings.HasPrefix(note, "the sandbox's kernel is the only watcher") {
+				continue // watchFact has said whether there could be another
+			}
 			facts = append(facts, fact{noteName(name, note), factNo, note})
 		}
 	}
@@ -239,7 +242,7 @@ func (a *app) driverFacts(h *host, d driver.Driver, tags []string) []fact {
 
 // noteName names the line of what a driver keeps in another way, by what the note is about.
 func noteName(driver, note string) string {
-	for about, name := range map[string]string{"memory ": "memory limit", "CPU ": "CPU limit", "the sandbox's kernel is the only watcher": "second watcher"} {
+	for about, name := range map[string]string{"memory ": "memory limit", "CPU ": "CPU limit"} {
 		if strings.HasPrefix(note, about) {
 			return name
 		}

@@ -44,7 +44,7 @@ func (weak) Probe(_ context.Context, spec driver.Spec) ([]string, error) {
 	if spec.CPUs == 0.5 {
 		return nil, &driver.Unheld{Promise: "cpus", Detail: "a share cannot be held", Fix: "ask for a whole number"}
 	}
-	return []string{"memory is watched", "CPU time is held otherwise", "something else"}, nil
+	return []string{"memory is watched", "CPU time is held otherwise", "something else", "the sandbox's kernel is the only watcher: nobody asked for another"}, nil
 }
 
 func (w weak) Start(ctx context.Context, spec driver.Spec) (driver.Sandbox, error) {

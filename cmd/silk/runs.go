@@ -203,6 +203,9 @@ func (a *app) runsShow(id string) error {
 }
 
 func channelText(c record.Channel) string {
+	if c.SHA256 == "" {
+		return "not recorded"
+	}
 	s := fmt.Sprintf("%d bytes, sha256 %s", c.Bytes, c.SHA256)
 	if c.Truncated {
 		s += fmt.Sprintf(", the first %d kept", c.Kept)
