@@ -57,8 +57,13 @@ func (a Alert) Line(coloured bool) string {
 	if !coloured {
 		return b.String()
 	}
-	return "\x1b[0m\x1b[1;31m" + b.String() + "\x1b[0m" // first undone is what the program left: concealed text, say
+	return undo + "\x1b[1;31m" + b.String() + "\x1b[0m"
 }
+
+// undo takes a terminal out of what hides a line: an unfinished command, another character set, concealed text (ECMA-48,
+// xterm's control sequences). It does not leave the alternate screen or a scrolling region, since that would move the cursor of a
+// terminal that is in none.
+const undo = "\x1b\\\x1b(B\x0f\x1b[0m"
 
 // word is a name in a line: silk's own, but nothing here relies on that.
 func word(s string) string {

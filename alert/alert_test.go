@@ -50,7 +50,7 @@ func TestLine(t *testing.T) {
 			if got := a.Line(false); got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
-			if got, want := a.Line(true), "\x1b[0m\x1b[1;31m"+test.want+"\x1b[0m"; got != want {
+			if got, want := a.Line(true), undo+"\x1b[1;31m"+test.want+"\x1b[0m"; got != want {
 				t.Errorf("coloured %q", got)
 			}
 		})

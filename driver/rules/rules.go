@@ -150,9 +150,10 @@ func Named(name string) (Rule, bool) {
 }
 
 // Forbidden are the names of files that no program may open, each with everything below it, and that an image therefore
-// need not have. The kernel's own file systems are not among them.
+// need not have, with the copies of them that tools for accounts leave (useradd(8), pam_unix(8)). The kernel's own file
+// systems are not among them.
 func Forbidden() []string {
-	var names []string
+	names := []string{"/etc/passwd-", "/etc/group-", "/etc/shadow-", "/etc/gshadow-", "/etc/security/opasswd", "/etc/sudoers.d"}
 	for _, r := range all {
 		if r.Action == Kill && r.Name != FileKernel && r.Name != FileSys {
 			names = append(names, r.Files...)

@@ -119,7 +119,7 @@ func TestStartup(t *testing.T) {
 
 func TestForbidden(t *testing.T) {
 	got := strings.Join(Forbidden(), " ")
-	if want := "/etc/passwd /etc/shadow /etc/gshadow /etc/sudoers /root /boot"; got != want {
+	if want := "/etc/passwd- /etc/group- /etc/shadow- /etc/gshadow- /etc/security/opasswd /etc/sudoers.d /etc/passwd /etc/shadow /etc/gshadow /etc/sudoers /root /boot"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

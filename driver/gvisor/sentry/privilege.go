@@ -99,7 +99,8 @@ func (g *guard) capset(c *call) (uintptr, *kernel.SyscallControl, error) {
 	return n, ctrl, err
 }
 
-// ptrace lets a process be traced by its parent, and nobody by anybody else.
+// ptrace lets a process be traced by its parent and by whoever shares its memory, which is how leak checkers stop their own
+// threads, and nobody by anybody else.
 func (g *guard) ptrace(c *call) (uintptr, *kernel.SyscallControl, error) {
 	switch c.args[0].Int() {
 	case unix.PTRACE_ATTACH, unix.PTRACE_SEIZE:
@@ -108,11 +109,17 @@ func (g *guard) ptrace(c *call) (uintptr, *kernel.SyscallControl, error) {
 		if target == nil {
 			return 0, nil, linuxerr.ESRCH
 		}
-		if parent := target.Parent(); (parent == nil || parent.ThreadGroup() != c.task.ThreadGroup()) && g.on(rules.PrivilegePtrace) {
+		if parent := target.Parent(); (parent == nil || parent.ThreadGroup() != c.task.ThreadGroup()) && !sharesMemory(c.task, target) && g.on(rules.PrivilegePtrace) {
 			return g.violate(c, rules.PrivilegePtrace, fmt.Sprintf("process %d is not a child", pid))
 		}
 	}
 	return c.proceed()
+}
+
+// sharesMemory says whether two tasks have one address space. Either may do to it what a tracer could.
+func sharesMemory(a, b *kernel.Task) (shares bool) {
+	b.WithMuLocked(func(b *kernel.Task) { shares = b.MemoryManager() != nil && b.MemoryManager() == a.MemoryManager() })
+	return shares
 }
 
 // otherProcess lets a process name itself, by the id of any of its threads, and what it traces.
