@@ -16,22 +16,6 @@ import (
 	"github.com/silk-sandbox/silk/store"
 )
 
-// smallDisk is a file system of some MiB of its own.
-func smallDisk(t *testing.T, size string) string {
-	t.Helper()
-	testenv.Require(t, testenv.Root)
-	dir := t.TempDir()
-	if err := syscall.Mount("silk-test", dir, "tmpfs", 0, "size="+size); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, 0); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
-}
-
 // fill writes until nothing more fits, and returns what makes room again.
 func fill(t *testing.T, dir string) (empty func()) {
 	t.Helper()
@@ -59,7 +43,7 @@ func fill(t *testing.T, dir string) (empty func()) {
 
 // On a full disk no event is lost that was appended, none is half there, and rotation goes on when there is room again.
 func TestRotateOnAFullDisk(t *testing.T) {
-	dir := smallDisk(t, "4m")
+	dir := testenv.SmallDisk(t, "4m")
 	db := open(t, filepath.Join(dir, store.FileName))
 	grow(t, db, 50)
 	before := verified(t, db).Head
@@ -82,7 +66,7 @@ func TestRotateOnAFullDisk(t *testing.T) {
 
 // The disk fills after the first file: what is in it need not be in the table, and nothing is there twice.
 func TestRotateOnADiskThatFills(t *testing.T) {
-	dir := smallDisk(t, "4m")
+	dir := testenv.SmallDisk(t, "4m")
 	db := open(t, filepath.Join(dir, store.FileName))
 	grow(t, db, 50)
 	before := verified(t, db).Head
@@ -108,7 +92,7 @@ func TestRotateOnADiskThatFills(t *testing.T) {
 
 // An event that does not fit is refused, so that its caller knows.
 func TestAppendOnAFullDisk(t *testing.T) {
-	dir := smallDisk(t, "4m")
+	dir := testenv.SmallDisk(t, "4m")
 	db := open(t, filepath.Join(dir, store.FileName))
 	grow(t, db, 5)
 	fill(t, dir)

@@ -15,24 +15,8 @@ import (
 	"github.com/silk-sandbox/silk/internal/testenv"
 )
 
-// smallDisk is a directory with room for so many bytes.
-func smallDisk(t *testing.T, size string) string {
-	t.Helper()
-	testenv.Require(t, testenv.Root)
-	dir := t.TempDir()
-	if err := syscall.Mount("silk-test", dir, "tmpfs", 0, "size="+size); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, 0); err != nil { // fails if a descriptor is still open
-			t.Errorf("unmount: %v", err)
-		}
-	})
-	return dir
-}
-
 func TestFullDisk(t *testing.T) {
-	home := filepath.Join(smallDisk(t, "256k"), "images")
+	home := filepath.Join(testenv.SmallDisk(t, "256k"), "images")
 	store := openStore(t, Config{Home: home})
 	tree := newTree(t)
 	addFile(t, tree, "/big", strings.Repeat("x", 1<<20))
@@ -47,7 +31,7 @@ func TestFullDisk(t *testing.T) {
 }
 
 func TestFullSpool(t *testing.T) {
-	tree, err := NewTree(TreeConfig{SpoolDir: smallDisk(t, "256k")})
+	tree, err := NewTree(TreeConfig{SpoolDir: testenv.SmallDisk(t, "256k")})
 	if err != nil {
 		t.Fatal(err)
 	}

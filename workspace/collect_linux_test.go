@@ -14,11 +14,8 @@ import (
 )
 
 func TestCollectFullDisk(t *testing.T) {
-	testenv.Require(t, testenv.Root)
 	testenv.NoLeaks(t)
-	out := t.TempDir()
-	must(t, syscall.Mount("silk-test", out, "tmpfs", 0, "size=64k"))
-	t.Cleanup(func() { must(t, syscall.Unmount(out, 0)) })
+	out := testenv.SmallDisk(t, "64k")
 	got, err := Collect(bytes.NewReader(pack(t,
 		file("small", "x"), file("big", strings.Repeat("x", 200_000)), file("later", "x"),
 	)), Manifest{}, CollectConfig{Dir: out})

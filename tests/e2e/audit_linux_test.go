@@ -31,17 +31,8 @@ type disk struct {
 
 func newDisk(t *testing.T, size string) *disk {
 	t.Helper()
-	testenv.Require(t, testenv.Root)
-	d := &disk{T: t, dir: t.TempDir()}
+	d := &disk{T: t, dir: testenv.SmallDisk(t, size)}
 	d.home = filepath.Join(d.dir, "home")
-	if err := syscall.Mount("silk-test", d.dir, "tmpfs", 0, "size="+size); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(d.dir, 0); err != nil {
-			t.Error(err)
-		}
-	})
 	if err := os.Mkdir(d.home, 0o700); err != nil {
 		t.Fatal(err)
 	}
