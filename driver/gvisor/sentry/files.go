@@ -62,13 +62,8 @@ func (g *guard) open(c *call, dirfd int32, addr hostarch.Addr, flags uint32, mod
 	if !v.allows() {
 		return g.settle(c, v, where)
 	}
-	const noLink = linux.O_NOFOLLOW | linux.O_DIRECTORY
-	switch {
-	case err == nil:
-	case linuxerr.Equals(linuxerr.ENOSPC, err):
+	if err != nil && linuxerr.Equals(linuxerr.ENOSPC, err) {
 		g.full(where)
-	case linuxerr.Equals(linuxerr.ELOOP, err) && flags&noLink == noLink:
-		err = linuxerr.ENOTDIR // as on Linux: a link is no directory
 	}
 	g.seen(c, where, err)
 	return uintptr(fd), nil, err
