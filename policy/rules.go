@@ -2,16 +2,10 @@ package policy
 
 import "github.com/silk-sandbox/silk/profile"
 
-// Rules that end a run when its program breaks them, as outcomes and docs/threat-model.md name them. RuleNetwork is one too.
-const (
-	RuleFile      = "file"
-	RulePrivilege = "privilege"
-)
-
 // Enforcement is what every driver does about one kind of act while the program of a plan runs, before the act has an
 // effect. It is for people to read; drivers have the rules themselves, and their conformance suite holds them to it.
 type Enforcement struct {
-	Rule string `json:"rule"` // empty: the call fails and the run goes on
+	Rule string `json:"rule"` // class of rules in driver/rules; empty: the call fails and the run goes on
 	What string `json:"what"`
 }
 
@@ -22,9 +16,9 @@ func Enforced(p Plan) []Enforcement {
 		network = "creating a PACKET, VSOCK or raw socket; connecting or sending to an address that is not loopback"
 	}
 	list := []Enforcement{
-		{RuleNetwork, network},
-		{RuleFile, "opening /etc/passwd, shadow, gshadow or sudoers, /root, /boot, the environment or memory of another process, kernel memory and logs, /sys beyond what runtimes need, host devices"},
-		{RulePrivilege, "mount, new namespaces and setns, becoming another user or group, raising capabilities, ptrace of a process that is no child, reading another process's memory, bpf, kernel modules, kexec, reboot"},
+		{"network.*", network},
+		{"file.*", "opening /etc/passwd, shadow, gshadow or sudoers, /root, /boot, the environment or memory of another process, kernel memory and logs, /sys beyond what runtimes need, host devices"},
+		{"privilege.*", "mount, new namespaces and setns, becoming another user or group, raising capabilities, ptrace of a process that is no child, reading another process's memory, bpf, kernel modules, kexec, reboot"},
 		{"", "files outside /workspace, /tmp, /dev/shm and the image's runtimes; writing anywhere else; executing files in /tmp and /dev/shm"},
 		{"", "io_uring, perf, keyctl, userfaultfd, clock and host name changes, chroot, mknod, swapon, real-time priorities"},
 	}
