@@ -62,6 +62,13 @@ func extract(home, digest string) (string, error) {
 	if check(path, info.Size()) == nil {
 		return path, nil
 	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return "", unpackError(err)
+	}
+	defer takeTurn(filepath.Dir(path), turnWait)()
+	if check(path, info.Size()) == nil { // another silk was faster
+		return path, nil
+	}
 	content, err := files.ReadFile("files/" + name)
 	if err != nil {
 		return "", fmt.Errorf("embedded sandbox kernel: %w", err)
@@ -69,13 +76,14 @@ func extract(home, digest string) (string, error) {
 	if sum := sha256.Sum256(content); !bytes.Equal([]byte(hex.EncodeToString(sum[:])), []byte(digest)) {
 		return "", fmt.Errorf("embedded sandbox kernel is not the one that silk was built with: build again")
 	}
-	if err = os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
-		err = write(path, content)
-	}
-	if err != nil {
-		return "", fmt.Errorf("unpack sandbox kernel: %w (free space there, or choose another state directory with --home or SILK_HOME)", err)
+	if err := write(path, content); err != nil {
+		return "", unpackError(err)
 	}
 	return path, check(path, info.Size())
+}
+
+func unpackError(err error) error {
+	return fmt.Errorf("unpack sandbox kernel: %w (free space there, or choose another state directory with --home or SILK_HOME)", err)
 }
 
 // executable is the mode of an unpacked kernel. Executable for all: the process that execs it is already somebody else.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -127,6 +128,66 @@ func TestWriteLeavesNothingElse(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != executable {
 		t.Errorf("mode %v, %v, want %o", info.Mode(), err, executable)
 	}
+}
+
+// TestOneUnpacksForAll shows that silks that start at once on a new home write one file, not one each.
+func TestOneUnpacksForAll(t *testing.T) {
+	home := t.TempDir()
+	first, err := Locate("", home)
+	if errors.Is(err, ErrNotBuilt) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(first); err != nil {
+		t.Fatal(err)
+	}
+	release := takeTurn(filepath.Dir(first), 0) // as one that unpacks
+	done := make(chan error)
+	const silks = 20
+	for range silks {
+		go func() {
+			_, err := Locate("", home)
+			done <- err
+		}()
+	}
+	takeTurn(filepath.Dir(first), 50*time.Millisecond)() // the others had time to start
+	f, err := os.OpenFile(first, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		t.Fatalf("a silk unpacked while another did: %v", err)
+	}
+	defer f.Close()
+	info, err := fs.Stat(files, "files/"+name)
+	if err == nil {
+		err = errors.Join(f.Truncate(info.Size()), f.Chmod(executable)) // whole, but not these silks' work
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	release()
+	for range silks {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	again, err := os.Open(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	b := make([]byte, 1)
+	if _, err := again.Read(b); err != nil || b[0] != 0 {
+		t.Errorf("first byte %q, %v: what the first one left was written again", b, err)
+	}
+}
+
+// TestTurnEnds shows that a holder that does not end holds nobody up.
+func TestTurnEnds(t *testing.T) {
+	dir := t.TempDir()
+	defer takeTurn(dir, 0)()
+	takeTurn(dir, time.Millisecond)()
+	takeTurn(filepath.Join(dir, "missing"), time.Hour)()
 }
 
 func TestWriteThatFailsLeavesNothing(t *testing.T) {
