@@ -50,7 +50,7 @@ type contender struct {
 }
 
 // contenders returns all of them, those that this machine lacks included, in the order of the tables.
-func contenders(ctx context.Context, cfg config, scratch string) []contender {
+func contenders(ctx context.Context, cfg config, m *meter, scratch string) []contender {
 	root := rootNeeded(os.Geteuid())
 	all := []contender{
 		{
@@ -65,14 +65,14 @@ func contenders(ctx context.Context, cfg config, scratch string) []contender {
 			name: "runc", what: "OCI container: namespaces, the same limits, no capabilities, the host's kernel",
 			missing: errors.Join(root, lookup("runc")),
 			command: (&oci{
-				binary: "runc", scratch: scratch, pids: pidsLimit,
+				binary: "runc", scratch: scratch, group: m.inside, pids: pidsLimit,
 			}).command,
 		},
 		{
 			name: "runsc", what: "stock gVisor built from the module that silk pins, with the same limits",
 			missing: errors.Join(root, lookup(cfg.runsc)),
 			command: (&oci{
-				binary: cfg.runsc, scratch: scratch, pids: sentryPIDs,
+				binary: cfg.runsc, scratch: scratch, group: m.inside, pids: sentryPIDs,
 				global: []string{"--network=none", "--overlay2=none"},
 			}).command,
 		},
@@ -157,7 +157,8 @@ type oci struct {
 	binary  string
 	global  []string // flags before the verb
 	scratch string
-	pids    int64 // 0: no limits at all
+	group   func(name string) string // names the cgroup of a container
+	pids    int64                    // 0: no limits at all
 	count   int
 }
 
@@ -228,7 +229,7 @@ func (o *oci) spec(id string, img rootfs, args []string) specs.Spec {
 	}
 	if o.pids > 0 {
 		memory, quota, period := int64(memoryBytes), int64(cpus*periodMicros), uint64(periodMicros)
-		spec.Linux.CgroupsPath = "/" + id
+		spec.Linux.CgroupsPath = o.group(id)
 		spec.Linux.Resources = &specs.LinuxResources{
 			Memory: &specs.LinuxMemory{Limit: &memory}, Pids: &specs.LinuxPids{Limit: o.pids},
 			CPU: &specs.LinuxCPU{Quota: &quota, Period: &period},

@@ -89,7 +89,7 @@ func bench(ctx context.Context, cfg config) (err error) {
 	if r.machine, err = describe(ctx, cfg); err != nil {
 		return err
 	}
-	r.all = contenders(ctx, cfg, scratch)
+	r.all = contenders(ctx, cfg, m, scratch)
 	present := slices.DeleteFunc(slices.Clone(r.all), func(c contender) bool { return c.missing != nil })
 	for _, c := range r.all {
 		if c.missing != nil {

@@ -17,14 +17,22 @@ import (
 
 // meter measures the CPU time of this process's children in two ways, of which each may miss something: getrusage(2)
 // does not know of processes whose parent let the kernel reap them (the Sentry does that), and a cgroup not of those
-// that moved to another one (runc's). The larger figure counts. This process is in the cgroup too; its own time is taken
-// off.
+// that moved out of it. The larger figure counts. Contenders that take a cgroup's path get one inside. This process is in
+// there too; its own time is taken off.
 type meter struct {
-	dir  string // cgroup made for this process, or "" if there can be none
+	dir  string // cgroup made for this process and its children, or "" if there can be none
 	home string // cgroup where it was before
 	file string // what to read there
 	unit time.Duration
 }
+
+const (
+	cgroupRoot = "/sys/fs/cgroup"
+	v1Usage    = "cpuacct.usage" // what version 1 calls CPU time, in nanoseconds
+)
+
+// self is the cgroup inside that has this process: in version 2 one with processes cannot have others with limits inside.
+const self = "self"
 
 // newMeter moves this process into a cgroup of its own if the machine lets it: of cgroup v1's cpuacct, else of v2. It
 // also makes every orphan below this process its child (prctl(2), PR_SET_CHILD_SUBREAPER), so that the first way counts
@@ -38,17 +46,17 @@ func newMeter() (*meter, error) {
 		return nil, err
 	}
 	for _, m := range []*meter{
-		{home: v1, file: "cpuacct.usage", unit: time.Nanosecond},
+		{home: v1, file: v1Usage, unit: time.Nanosecond},
 		{home: v2, file: "cpu.stat", unit: time.Microsecond},
 	} {
 		if m.home == "" {
 			continue
 		}
 		m.dir = filepath.Join(m.home, fmt.Sprintf("silk-bench-%d", os.Getpid()))
-		if os.Mkdir(m.dir, 0o755) != nil {
+		if os.MkdirAll(filepath.Join(m.dir, self), 0o755) != nil {
 			continue
 		}
-		if enter(m.dir) == nil {
+		if enter(filepath.Join(m.dir, self)) == nil {
 			if _, err := m.cgroup(); err == nil {
 				return m, nil
 			}
@@ -76,14 +84,26 @@ func ownCgroups() (v1, v2 string, err error) {
 		}
 		for controller := range strings.SplitSeq(parts[1], ",") {
 			if controller == "cpuacct" {
-				v1 = filepath.Join("/sys/fs/cgroup", parts[1], parts[2])
+				v1 = filepath.Join(cgroupRoot, parts[1], parts[2])
 			}
 		}
 		if parts[0] == "0" {
-			v2 = filepath.Join("/sys/fs/cgroup", parts[2])
+			v2 = filepath.Join(cgroupRoot, parts[2])
 		}
 	}
 	return v1, v2, lines.Err()
+}
+
+// inside is the path that a cgroup of this name has below the meter's own, from the mount point of its controller.
+func (m *meter) inside(name string) string {
+	if m.dir == "" {
+		return "/" + name
+	}
+	path := strings.TrimPrefix(m.dir, cgroupRoot)
+	if m.file == v1Usage {
+		_, path, _ = strings.Cut(strings.TrimPrefix(path, "/"), "/") // the controller
+	}
+	return filepath.Join("/", path, name)
 }
 
 func enter(dir string) error {
@@ -95,12 +115,20 @@ func enter(dir string) error {
 	return errors.Join(err, file.Close())
 }
 
-// close moves this process back and removes the cgroup.
+// close moves this process back and removes the cgroup, with what runtimes left of its name below other controllers.
 func (m *meter) close() error {
 	if m.dir == "" {
 		return nil
 	}
-	if err := errors.Join(enter(m.home), os.Remove(m.dir)); err != nil {
+	errs := []error{enter(m.home), os.Remove(filepath.Join(m.dir, self)), os.Remove(m.dir)}
+	if m.file == v1Usage {
+		rest, err := filepath.Glob(filepath.Join(cgroupRoot, "*", m.inside("")))
+		errs = append(errs, err)
+		for _, dir := range rest {
+			errs = append(errs, os.Remove(dir))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("leave cgroup %s: %w", m.dir, err)
 	}
 	return nil
