@@ -88,17 +88,17 @@ func clip(s string, most int) (begin, mark string) {
 
 // wire is the JSON form.
 type wire struct {
-	Schema      string   `json:"schema"`
-	Run         string   `json:"run"`
-	AtMs        int64    `json:"at_ms"` // Unix milliseconds
-	Rule        string   `json:"rule"`
-	Syscall     string   `json:"syscall"`
-	Argument    string   `json:"argument"`               // broken UTF-8 in it replaced
-	ArgumentB64 string   `json:"argument_b64,omitempty"` // its bytes, if that was needed
-	Truncated   bool     `json:"argument_truncated,omitempty"`
-	Profile     string   `json:"profile"`
-	Outcome     string   `json:"outcome"`
-	DeadAfterMs *float64 `json:"dead_after_ms,omitempty"` // absent: not measured
+	Schema      string `json:"schema"`
+	Run         string `json:"run"`
+	AtMs        int64  `json:"at_ms"` // Unix milliseconds
+	Rule        string `json:"rule"`
+	Syscall     string `json:"syscall"`
+	Argument    string `json:"argument"`               // broken UTF-8 in it replaced
+	ArgumentB64 string `json:"argument_b64,omitempty"` // its bytes, if that was needed
+	Truncated   bool   `json:"argument_truncated,omitempty"`
+	Profile     string `json:"profile"`
+	Outcome     string `json:"outcome"`
+	DeadAfterUs int64  `json:"dead_after_us,omitempty"` // absent: not measured
 }
 
 // MarshalJSON returns the form silk.alert/v1, in one line. As text it is safe to show on a terminal.
@@ -106,14 +106,10 @@ func (a Alert) MarshalJSON() ([]byte, error) {
 	argument, cut := clip(a.Argument, maxSent)
 	w := wire{
 		Schema: Schema, Run: a.Run, AtMs: a.At.UnixMilli(), Rule: a.Rule, Syscall: a.Syscall, Argument: strings.ToValidUTF8(argument, "\ufffd"),
-		Truncated: cut != "", Profile: a.Profile, Outcome: a.Outcome,
+		Truncated: cut != "", Profile: a.Profile, Outcome: a.Outcome, DeadAfterUs: a.DeadAfter.Microseconds(),
 	}
 	if w.Argument != argument {
 		w.ArgumentB64 = base64.StdEncoding.EncodeToString([]byte(argument))
-	}
-	if a.DeadAfter > 0 {
-		ms := float64(a.DeadAfter.Microseconds()) / 1000
-		w.DeadAfterMs = &ms
 	}
 	var b strings.Builder
 	if err := json.NewEncoder(&b).Encode(w); err != nil {

@@ -114,6 +114,9 @@ func signalName(n int) string {
 	return "see kill -l"
 }
 
+// maxRefusals is how many rules that refused something are named in one line.
+const maxRefusals = 3
+
 // limitNotes says in words which limits and rules were hit without ending the run. The JSON of an outcome has the counters.
 func limitNotes(o run.Outcome, l profile.Limits) string {
 	var notes []string
@@ -122,10 +125,19 @@ func limitNotes(o run.Outcome, l profile.Limits) string {
 			notes = append(notes, limitNote(name, n, l))
 		}
 	}
+	shown, more := 0, int64(0)
 	for _, name := range slices.Sorted(maps.Keys(o.Refused)) {
-		if r, _ := rules.Named(name); r.Action != rules.Absent { // which runtimes try at every start
+		switch r, _ := rules.Named(name); {
+		case r.Action == rules.Absent: // which runtimes try at every start
+		case shown == maxRefusals:
+			more += o.Refused[name]
+		default:
 			notes = append(notes, fmt.Sprintf("rule %s refused a call %s", name, times(o.Refused[name])))
+			shown++
 		}
+	}
+	if more > 0 {
+		notes = append(notes, fmt.Sprintf("other rules refused calls %s: `silk runs show` has them all", times(more)))
 	}
 	return strings.Join(notes, "; ")
 }

@@ -65,6 +65,15 @@ func TestLimitNotes(t *testing.T) {
 	}
 }
 
+// TestRefusalNotes: a program that tries everything does not fill the terminal.
+func TestRefusalNotes(t *testing.T) {
+	o := run.Outcome{Refused: map[string]int64{"file.other": 3, "kernel.io-uring": 1, "kernel.keys": 2, "kernel.perf": 4, "privilege.chroot": 1}}
+	got := limitNotes(o, profile.Defaults)
+	if n := strings.Count(got, "refused a call"); n != maxRefusals || !strings.Contains(got, "; other rules refused calls ") {
+		t.Errorf("%d rules are named: %s", n, got)
+	}
+}
+
 // TestNotKept: what --artifacts would not receive either is not promised.
 func TestNotKept(t *testing.T) {
 	file, large, link := run.Artifact{Type: "file"}, run.Artifact{Type: "file", Omitted: "larger than"}, run.Artifact{Type: "symlink"}
