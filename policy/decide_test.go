@@ -137,6 +137,21 @@ func TestDecide(t *testing.T) {
 		{name: "relative file", change: func(r *Request) { r.Files = []string{"p"} }, unread: true},
 		{name: "the root as a file", change: func(r *Request) { r.Files = []string{"/"} }, unread: true},
 		{name: "a file where silk keeps its own", change: func(r *Request) { r.Files = []string{"/a/.silk"} }, unread: true},
+		{name: "an upload above the workspace", change: func(r *Request) { r.Uploads = []Upload{{Name: "../x"}} }, unread: true, text: `file name "../x" is not a plain path inside /workspace`},
+		{name: "an upload that is not plain", change: func(r *Request) { r.Uploads = []Upload{{Name: "a//x"}} }, unread: true, text: "not a plain path"},
+		{name: "an upload where silk keeps its own", change: func(r *Request) { r.Uploads = []Upload{{Name: ".silk/main"}} }, unread: true, text: "lies in .silk"},
+		{name: "two uploads with one name", change: func(r *Request) { r.Uploads = []Upload{{Name: "a/x"}, {Name: "a/x"}} }, unread: true, text: "would both be /workspace/a/x"},
+		{name: "too many uploads", change: func(r *Request) { r.Uploads = make([]Upload, maxUploads+1) }, unread: true, text: "10000 are taken at most"},
+		{name: "an upload below a mount", owner: store, change: func(r *Request) {
+			r.Mounts, r.Uploads = []Mount{{"/srv/data", "/workspace/d"}}, []Upload{{Name: "d/x"}}
+		}, unread: true, text: "would hide /workspace/d/x"},
+		{name: "uploads", change: func(r *Request) { r.Uploads = []Upload{{Name: "a/x", SHA256: "1"}, {Name: "b", SHA256: "2", Executable: true}} }, inspect: func(t *testing.T, p Plan) {
+			other := p
+			other.Uploads = []Upload{{Name: "a/x", SHA256: "1"}, {Name: "b", SHA256: "3", Executable: true}}
+			if len(p.Uploads) != 2 || p.Hash() == other.Hash() {
+				t.Errorf("uploads %v; another content makes another plan: %t", p.Uploads, p.Hash() != other.Hash())
+			}
+		}},
 		{name: "two files with one name", change: func(r *Request) { r.Files = []string{"/a/x", "/b/x"} }, unread: true, text: "would both be /workspace/x"},
 		{name: "file named like the code", change: func(r *Request) { r.Code, r.Files = code("x.py", ""), []string{"/b/x.py"} }, unread: true},
 

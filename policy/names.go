@@ -43,6 +43,7 @@ func (d *decision) names() {
 		code := *c
 		d.plan.Code = &code
 	}
+	d.uploads(claim)
 	if d.req.Dir != "" && !filepath.IsAbs(d.req.Dir) {
 		d.fault("directory %q is not an absolute path", d.req.Dir)
 	}
@@ -58,6 +59,25 @@ func (d *decision) names() {
 		}
 		claim(base, "file "+f)
 	}
+}
+
+// uploads checks the names of files that were sent along.
+func (d *decision) uploads(claim func(name, what string)) {
+	if n := len(d.req.Uploads); n > maxUploads {
+		d.fault("%d files are sent along; %d are taken at most", n, maxUploads)
+		return
+	}
+	for _, u := range d.req.Uploads {
+		switch {
+		case !localName(u.Name) || path.Clean(u.Name) != u.Name || u.Name == ".":
+			d.fault("file name %q is not a plain path inside /workspace", u.Name)
+		case reserved(u.Name):
+			d.fault("file name %q lies in .silk, which silk needs", u.Name)
+		default:
+			claim(u.Name, "file "+u.Name)
+		}
+	}
+	d.plan.Uploads = slices.Clone(d.req.Uploads)
 }
 
 // mounts checks that each target lies below /workspace and each source inside a store of the owner. The sources are
@@ -103,6 +123,9 @@ func (d *decision) hidden() {
 	}
 	for _, f := range d.req.Files {
 		names = append(names, filepath.Base(f))
+	}
+	for _, u := range d.req.Uploads {
+		names = append(names, u.Name)
 	}
 	for _, m := range d.plan.Mounts {
 		for _, name := range names {

@@ -32,6 +32,7 @@ type Request struct {
 	Args     []string // arguments of Code, or the command
 	Dir      string   // host directory copied into /workspace
 	Files    []string // host files copied into /workspace under their base names
+	Uploads  []Upload `json:",omitempty"` // files that the invoker sent along
 	Mounts   []Mount
 	HasStdin bool // the invoker sends bytes; otherwise stdin is at end of file
 	Terminal bool
@@ -56,6 +57,17 @@ type Code struct {
 	SHA256 string `json:"sha256"` // of the bytes, lower-case hex
 	Given  string `json:"-"`      // how it came when it is no file of the invoker's: "-c" or "-"; for people, it decides nothing
 }
+
+// Upload is one file that came with a request over the network.
+type Upload struct {
+	Name       string `json:"name"`   // path under /workspace, plain and local
+	Bytes      []byte `json:"-"`      // its content; nil is an empty file
+	SHA256     string `json:"sha256"` // of the bytes, lower-case hex
+	Executable bool   `json:"executable,omitempty"`
+}
+
+// maxUploads bounds the files of one request: each is an entry of a tar stream and of the record's manifest.
+const maxUploads = 10_000
 
 // Mount is a read-only bind of a directory or file that lies inside a store listed by the owner.
 type Mount struct {
@@ -82,6 +94,7 @@ type Plan struct {
 	Code     *Code    `json:"code,omitempty"`
 	HostDir  string   `json:"host_dir,omitempty"`
 	Files    []string `json:"files"`
+	Uploads  []Upload `json:"uploads,omitempty"`
 	Mounts   []Mount  `json:"mounts"`
 	MakeDirs []string `json:"make_dirs"` // directories made under /workspace before the start, mode 0755; local names
 	Stdin    bool     `json:"stdin"`

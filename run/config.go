@@ -48,12 +48,19 @@ type Config struct {
 	// Sweep removes what an earlier crash left. New starts it in the background; nil means nothing to sweep.
 	Sweep func(ctx context.Context) error
 
+	// Salvage returns what somebody else kept of a channel's output while it flowed, for the record of a run whose engine
+	// was killed: that engine's own copy was in its memory. nil, and an empty answer: nothing was kept.
+	Salvage Salvage
+
 	// Audit says when old audit events move into files; a new engine sees to it in the background.
 	Audit audit.Policy
 
 	// Logger is for operators. nil discards.
 	Logger *slog.Logger
 }
+
+// Salvage returns what was kept of one channel of a run.
+type Salvage func(run, channel string) ([]byte, error)
 
 // Images finds root file systems.
 type Images interface {
@@ -92,6 +99,13 @@ type Size struct{ Columns, Rows uint16 }
 
 // IO connects one run to its caller. Its zero value gives the program an empty stdin and keeps what it prints.
 type IO struct {
+	// Run is the id of the run, an upper-case ULID that no other run has; empty: a new one. With OnStart and OnFrame the
+	// caller may have told others of it before the engine knows of the run.
+	Run string
+
+	// Decisions are what was decided about the run before it came here: who asked, who approved. They stand in its record.
+	Decisions []record.Decision
+
 	// Stdin is copied into the sandbox if the plan has Stdin or Terminal; nil is at its end. A Read that still waits
 	// when the run has ended is left behind, unless Stdin is an *os.File on Linux.
 	Stdin io.Reader

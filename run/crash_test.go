@@ -94,9 +94,64 @@ func TestKilledEngineLeavesARecord(t *testing.T) {
 	}
 }
 
+// TestRecoverSalvages: what somebody else kept of the output comes into the record and is read like any other's.
+func TestRecoverSalvages(t *testing.T) {
+	s := newStand(t, nil)
+	lost := newID()
+	err := s.db().Update(t.Context(), func(tx *sql.Tx) error {
+		return record.Begin(t.Context(), tx, "gone", record.Entry{Record: record.Record{Run: lost, RequestSHA256: "x"}})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := bytes.Repeat([]byte("line\n"), record.InlineBytes)
+	salvage := func(run, channel string) ([]byte, error) {
+		if run == lost && channel == "stdout" {
+			return long, nil
+		}
+		return []byte("short\n"), nil
+	}
+	if _, err := Recover(t.Context(), s.home, false, salvage); err != nil {
+		t.Fatal(err)
+	}
+	for channel, want := range map[string][]byte{"stdout": long, "stderr": []byte("short\n")} {
+		out, err := record.Output(t.Context(), s.db(), s.home, lost, channel)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(out)
+		if err = errors.Join(err, out.Close()); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s: %d bytes, %v, want %d", channel, len(got), err, len(want))
+		}
+	}
+	if left, err := Recover(t.Context(), s.home, false, salvage); err != nil || len(left.Runs)+len(left.Files) > 0 {
+		t.Errorf("a second time: %+v, %v", left, err)
+	}
+}
+
+// TestSalvageFails: the record gets its end, and says what it lacks.
+func TestSalvageFails(t *testing.T) {
+	s := newStand(t, nil)
+	lost := newID()
+	err := s.db().Update(t.Context(), func(tx *sql.Tx) error {
+		return record.Begin(t.Context(), tx, "gone", record.Entry{Record: record.Record{Run: lost, RequestSHA256: "x"}})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := func(string, string) ([]byte, error) { return nil, errors.New("the log is damaged") }
+	if _, err := Recover(t.Context(), s.home, false, broken); err != nil {
+		t.Fatal(err)
+	}
+	entry, err := record.Get(t.Context(), s.db(), lost)
+	if err != nil || !strings.Contains(entry.Record.Outcome.Message, "stdout could not be salvaged: the log is damaged") {
+		t.Errorf("message %q, %v", entry.Record.Outcome.Message, err)
+	}
+}
+
 // TestRecover: looking changes nothing; then runs get an end, and what no record has is removed. What others need stays.
 func TestRecover(t *testing.T) {
-	if left, err := Recover(t.Context(), t.TempDir(), false); err != nil || len(left.Runs)+len(left.Files) > 0 {
+	if left, err := Recover(t.Context(), t.TempDir(), false, nil); err != nil || len(left.Runs)+len(left.Files) > 0 {
 		t.Errorf("where nothing was run: %+v, %v", left, err)
 	}
 	s := newStand(t, nil)
@@ -122,7 +177,7 @@ func TestRecover(t *testing.T) {
 	}
 	want := Leftovers{Runs: []string{lost}, Files: []string{unmade, dead, unclaimed}}
 	for _, dry := range []bool{true, true, false} {
-		got, err := Recover(t.Context(), s.home, dry)
+		got, err := Recover(t.Context(), s.home, dry, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,14 +196,14 @@ func TestRecover(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if left, err := Recover(t.Context(), s.home, false); err != nil || len(left.Runs)+len(left.Files) > 0 {
+	if left, err := Recover(t.Context(), s.home, false, nil); err != nil || len(left.Runs)+len(left.Files) > 0 {
 		t.Errorf("a second time: %+v, %v", left, err)
 	}
 	damaged := t.TempDir()
 	if err := os.WriteFile(filepath.Join(damaged, store.FileName), bytes.Repeat([]byte("x"), 4096), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Recover(t.Context(), damaged, false); err == nil || !strings.Contains(err.Error(), "recover what runs left") {
+	if _, err := Recover(t.Context(), damaged, false, nil); err == nil || !strings.Contains(err.Error(), "recover what runs left") {
 		t.Errorf("with a damaged state: %v", err)
 	}
 }

@@ -185,9 +185,10 @@ func (e *Engine) Plan(ctx context.Context, req policy.Request) (Preview, error) 
 }
 
 // Refuse ends a request before policy sees it, because err kept the caller from making it whole: a file that is not
-// there, say. It leaves a record and an audit event, as [Engine.Run] does, and returns as that does.
-func (e *Engine) Refuse(ctx context.Context, req policy.Request, reason Reason, err error) (Outcome, error) {
-	l := &life{engine: e, req: req, id: newID(), arrived: time.Now()}
+// there, say. It leaves a record and an audit event, as [Engine.Run] does, and returns as that does. reason counts where err
+// does not say itself what it is: a [*policy.Denial] is Denied, and context.Canceled is Canceled.
+func (e *Engine) Refuse(ctx context.Context, req policy.Request, io IO, reason Reason, err error) (Outcome, error) {
+	l := e.life(req, io)
 	l.refuse(ctx, &fault{reason, err})
 	l.out.Flags = map[string]int64{}
 	l.complete()

@@ -812,3 +812,37 @@ func TestPanicWhileTheProgramRuns(t *testing.T) {
 	}
 	s.checkRecorded(out, "started error")
 }
+
+// TestServed: what a server needs: an id that it has given away already, who decided, and files that came over the network.
+func TestServed(t *testing.T) {
+	s := newStand(t, nil)
+	id := newID()
+	req := request("read:a/in.txt")
+	req.Client = policy.ClientAPI
+	req.Uploads = []policy.Upload{{Name: "a/in.txt", Bytes: []byte("sent along"), SHA256: "1"}}
+	approved := record.Decision{What: "approval", Text: "granted by ann"}
+	out := s.run(req, IO{Run: id, Decisions: []record.Decision{approved}})
+	if out.Run != id || out.Stdout.Text == nil || *out.Stdout.Text != "sent along" {
+		t.Errorf("run %q, want %q; %+v", out.Run, id, out)
+	}
+	entry := s.checkRecorded(out, "started completed")
+	if entry.Record.Client != "api" || len(entry.Record.Decisions) == 0 || entry.Record.Decisions[0] != approved {
+		t.Errorf("client %q, decisions %+v", entry.Record.Client, entry.Record.Decisions)
+	}
+}
+
+// TestRefuseAsDenied: an end that was decided elsewhere keeps its kind.
+func TestRefuseAsDenied(t *testing.T) {
+	s := newStand(t, nil)
+	for want, err := range map[Kind]error{
+		Denied:   &policy.Denial{Rule: policy.RuleApproval, Detail: "the owner said no"},
+		Canceled: context.Canceled,
+		Error:    errors.New("the body was cut short"),
+	} {
+		id := newID()
+		out, runErr := s.engine.Refuse(t.Context(), request("print:x"), IO{Run: id}, ReasonUsage, err)
+		if runErr != nil || out.Kind != want || out.Run != id {
+			t.Errorf("%v: %+v, %v", err, out, runErr)
+		}
+	}
+}

@@ -282,29 +282,3 @@ func withoutValues(plan policy.Plan, given []string) policy.Plan {
 	}
 	return plan
 }
-
-// lostEnd is what there is to say of a run whose engine is gone: it was killed, or ran into a full disk at the end.
-const lostEnd = "the end of the run was not recorded: silk ended before, or could not write"
-
-// finishLost completes the record of a run whose engine is gone.
-func finishLost(ctx context.Context, tx *sql.Tx, entry record.Entry) error {
-	now := time.Now()
-	out := Outcome{Kind: Error, Reason: ReasonHost, Message: lostEnd}
-	r := &entry.Record
-	r.EndedAtMs = now.UnixMilli()
-	r.Outcome.Kind, r.Outcome.Reason, r.Outcome.Message = string(out.Kind), string(out.Reason), out.Message
-	if err := record.Finish(ctx, tx, entry); err != nil {
-		return err
-	}
-	recovered, err := audit.New(r.Run, audit.HostRecovered, now, map[string]any{"intentId": r.Run, "details": out.Message})
-	if err != nil {
-		return err
-	}
-	failed, err := audit.New(r.Run, audit.SandboxError, now, map[string]any{
-		"intentId": r.Run, "profile": r.Profile, "outcome": string(out.Kind), "error": string(out.Kind), "reason": string(out.Reason), "exitCode": out.ExitStatus(),
-	})
-	if err != nil {
-		return err
-	}
-	return audit.Append(ctx, tx, &recovered, &failed)
-}

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -9,6 +10,7 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -62,7 +64,7 @@ type life struct {
 // Cancelling ctx ends the sandbox with outcome [Canceled]. The time limit counts from the moment when the driver says
 // that the program runs, so that a slow host does not eat the program's time.
 func (e *Engine) Run(ctx context.Context, req policy.Request, io IO) (Outcome, error) {
-	l := &life{engine: e, req: req, io: io, id: newID(), arrived: time.Now(), draining: make(chan struct{}), filled: make(chan struct{})}
+	l := e.life(req, io)
 	l.trace("request")
 	l.live(ctx)
 
@@ -89,6 +91,13 @@ func (e *Engine) Run(ctx context.Context, req policy.Request, io IO) (Outcome, e
 		errs = append(errs, c.keep.close())
 	}
 	return l.out, errors.Join(errs...)
+}
+
+func (e *Engine) life(req policy.Request, io IO) *life {
+	return &life{
+		engine: e, req: req, io: io, id: cmp.Or(io.Run, newID()), arrived: time.Now(),
+		decisions: slices.Clone(io.Decisions), draining: make(chan struct{}), filled: make(chan struct{}),
+	}
 }
 
 // live sets the outcome, also when something below panics.

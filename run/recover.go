@@ -26,8 +26,9 @@ type Leftovers struct {
 }
 
 // Recover ends the records of runs in the state directory home whose engine is gone, and removes what only they needed;
-// with dry it only looks. Living engines and their runs are not touched. On error the leftovers are those dealt with.
-func Recover(ctx context.Context, home string, dry bool) (left Leftovers, err error) {
+// with dry it only looks. Living engines and their runs are not touched. On error the leftovers are those dealt with. salvage is
+// as in [Config].
+func Recover(ctx context.Context, home string, dry bool, salvage Salvage) (left Leftovers, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("recover what runs left: %w", err)
@@ -56,7 +57,7 @@ func Recover(ctx context.Context, home string, dry bool) (left Leftovers, err er
 			return left, err
 		}
 		left.Runs = ids(lost)
-	} else if left.Runs, err = endLost(ctx, db, home, alive); err != nil {
+	} else if left.Runs, err = endLost(ctx, db, home, salvage, alive); err != nil {
 		return left, err
 	}
 	unclaimed, err := unclaimedOutput(ctx, db, home)
@@ -82,7 +83,7 @@ func (e *Engine) recover(ctx context.Context, db *store.DB) error {
 	if err != nil || len(engines) == 0 {
 		return err
 	}
-	_, err = endLost(ctx, db, e.cfg.Home, func(owner string) bool {
+	_, err = endLost(ctx, db, e.cfg.Home, e.cfg.Salvage, func(owner string) bool {
 		return !slices.Contains(engines, filepath.Join(e.cfg.Home, enginesDir, owner))
 	})
 	if err != nil {
@@ -120,29 +121,22 @@ func deadEngines(home string) ([]string, error) {
 	return dead, nil
 }
 
-// endLost completes the records of runs whose engine is not alive, and removes what they had of output: how much there
-// was is not known, and what was still in memory is gone.
-func endLost(ctx context.Context, db *store.DB, home string, alive func(owner string) bool) ([]string, error) {
+// endLost completes the records of runs whose engine is not alive. What the engine had written of their output is removed: how
+// much there was is not known, and what was still in memory is gone. What was salvaged takes its place.
+func endLost(ctx context.Context, db *store.DB, home string, salvage Salvage, alive func(owner string) bool) ([]string, error) {
 	var lost []record.Entry
 	err := db.Update(ctx, func(tx *sql.Tx) (err error) {
 		if lost, err = record.Lost(ctx, tx, alive); err != nil {
 			return err
 		}
 		for _, entry := range lost {
-			if err := finishLost(ctx, tx, entry); err != nil {
+			if err := finishLost(ctx, tx, home, salvage, entry); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	var errs []error
-	for _, id := range ids(lost) {
-		errs = append(errs, os.RemoveAll(filepath.Join(home, record.RunsDir, id)))
-	}
-	return ids(lost), errors.Join(errs...)
+	return ids(lost), err
 }
 
 func ids(entries []record.Entry) []string {

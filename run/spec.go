@@ -56,6 +56,13 @@ func sourceOf(p policy.Plan) workspace.Source {
 	for _, dir := range p.MakeDirs {
 		s.Extra = append(s.Extra, workspace.File{Name: dir, Mode: fs.ModeDir | 0o755})
 	}
+	for _, u := range p.Uploads {
+		mode := fs.FileMode(0o644)
+		if u.Executable {
+			mode = 0o755
+		}
+		s.Extra = append(s.Extra, workspace.File{Name: u.Name, Bytes: u.Bytes, Mode: mode})
+	}
 	if p.Code != nil && p.Code.Bytes != nil {
 		s.Code = &workspace.File{Name: p.Code.Name, Bytes: p.Code.Bytes}
 	}

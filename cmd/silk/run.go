@@ -81,7 +81,7 @@ func (a *app) run(f *runFlags, cmd *cobra.Command, args []string) error {
 	var lost error
 	if err != nil {
 		_, reason := classify(err)
-		outcome, err = engine.Refuse(a.ctx, req, reason, err)
+		outcome, err = engine.Refuse(a.ctx, req, run.IO{}, reason, err)
 	} else {
 		defer s.close()
 		if f.trace {
