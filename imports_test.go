@@ -15,7 +15,9 @@ var mayImport = map[string]string{
 	"policy":               "profile",
 	"audit":                "store",
 	"record":               "store watch", // a violation's record has what was seen before it
-	"alert":                "audit",       // a sink that was not told is an audit event
+	"auth":                 "store audit",
+	"approval":             "store audit auth", // auth: who decides, and whether a decider's token is revoked since
+	"alert":                "audit",            // a sink that was not told is an audit event
 	"image/*":              "image image/*",
 	"driver/drivertest":    "driver watch",
 	"driver/gvisor":        "driver driver/gvisor/stage driver/gvisor/wire driver/gvisor/sentrybin driver/rules watch", // rules: to compare with what the Sentry confirms

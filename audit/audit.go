@@ -43,6 +43,12 @@ const (
 	OutputTruncated   Name = "output_truncated"   // intentId, channel, bytes, kept
 	HostRecovered     Name = "host_recovered"     // intentId, details: the end of the run was not recorded when it ended
 	AlertFailed       Name = "alert_failed"       // intentId, sink, error: nobody was told of a violation that way
+	ApprovalRequested Name = "approval_requested" // intentId, requestHash, codeSha256, token (who asks), rule, detail, expiresAtMs
+	ApprovalGranted   Name = "approval_granted"   // intentId, requestHash, codeSha256, by, reason, validUntilMs (absent: this run only), under (run whose grant covers this one)
+	ApprovalDenied    Name = "approval_denied"    // intentId, requestHash, by, cause (owner, timeout, canceled), reason
+	ApprovalRevoked   Name = "approval_revoked"   // intentId, requestHash, by: a grant covers no more runs
+	TokenCreated      Name = "token_created"      // intentId "system", token, name, role, by, expiresAtMs (absent: never), maxRunning, maxQueued
+	TokenRevoked      Name = "token_revoked"      // intentId "system", token, name, by
 	Removed           Name = "audit_removed"      // intentId "system", firstSeq, lastSeq, lastHash, retentionMs: see Policy
 )
 

@@ -32,13 +32,16 @@ CREATE TABLE requests (
     state           TEXT NOT NULL CHECK (state IN ('pending', 'queued', 'running', 'ended')),
     cancel          INTEGER NOT NULL, -- 1: somebody asked for its end
     worker          TEXT NOT NULL,    -- that runs it; '' before
+    max_running     INTEGER NOT NULL DEFAULT 0, -- of its token's runs at once, as it was when this one was accepted
+    memory_bytes    INTEGER NOT NULL DEFAULT 0, -- what it may use: it starts when the host has this left
+    cpus            REAL NOT NULL DEFAULT 0,
     accepted_at     INTEGER NOT NULL,
     queued_at       INTEGER,          -- NULL while it waits for an approval
     started_at      INTEGER,          -- when a worker took it
     ended_at        INTEGER
 );
 CREATE UNIQUE INDEX requests_key ON requests (token, idempotency_key) WHERE idempotency_key IS NOT NULL;
-CREATE INDEX requests_open ON requests (state, run) WHERE state <> 'ended';
+CREATE INDEX requests_open ON requests (state, token, run) WHERE state <> 'ended';
 CREATE INDEX requests_session ON requests (session, run) WHERE session <> '';
 
 CREATE TABLE approvals (
