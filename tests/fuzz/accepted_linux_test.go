@@ -25,6 +25,9 @@ var errnoDifferences = []difference{
 	{"gVisor asks who may write before it asks whether it is a directory", func(q tree.Question, want, got tree.Answer) bool {
 		return fails(want, syscall.EISDIR) && fails(got, syscall.EACCES)
 	}},
+	{"gVisor asks who may write before it asks how long the last name is", func(_ tree.Question, want, got tree.Answer) bool {
+		return fails(want, syscall.ENAMETOOLONG) && fails(got, syscall.EACCES)
+	}},
 	{"gVisor looks at a name that ends in a slash before it refuses to make it", func(q tree.Question, want, got tree.Answer) bool {
 		return fails(want, syscall.EISDIR) && got.Errno != 0 && has(q, tree.OCreate) && want.Way.SlashFinal
 	}},
