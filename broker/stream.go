@@ -1,0 +1,199 @@
+package broker
+
+import (
+	"sync"
+	"time"
+
+	"github.com/silk-sandbox/silk/api"
+	"github.com/silk-sandbox/silk/internal/logkey"
+)
+
+const (
+	crowd     = 8                // so many viewers are woken by the writer itself
+	crowdWait = time.Millisecond // more of them are woken together, that much later
+)
+
+// The states of a run in hello.
+const (
+	statePending = "pending"
+	stateQueued  = "queued"
+	stateRunning = "running"
+	stateEnded   = "ended"
+)
+
+// Stream is the writer's side of one run. Its methods never wait for viewers, only for a write into the page cache, and may
+// be called by several goroutines; frames are published in the order of the calls.
+type Stream struct {
+	broker *Broker
+	run    string
+	limits Limits
+
+	w writer // has a lock of its own, which is taken before mu and never by viewers
+
+	mu      sync.Mutex
+	state   string
+	profile string
+	driver  string
+	ring    ring
+	tails   [channels]tail
+	kept    kept
+	log     *log // nil: no output yet, or no directory
+	exit    []byte
+	shutErr error // why there will be no exit frame
+
+	viewers    int
+	waiting    []*Viewer
+	crowdTimer *time.Timer // nil: never needed
+	crowdArmed bool
+	gone       bool        // the broker has forgotten it
+	leave      *time.Timer // of the broker, under its lock
+}
+
+func newStream(b *Broker, run string, limits Limits) *Stream {
+	s := &Stream{broker: b, run: run, limits: limits, state: stateQueued, ring: ring{max: limits.RingBytes}}
+	s.w.stream = s
+	return s
+}
+
+// Run is the id of the run.
+func (s *Stream) Run() string { return s.run }
+
+// Describe says what hello tells of the run from now on: the name of its profile and, once it is known, of its driver.
+func (s *Stream) Describe(profile, driver string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.profile, s.driver = profile, driver
+}
+
+// Publish publishes a frame that is neither output nor the end: queued, started, progress, violation, egress, approval or
+// display. Output that was written before goes out before it. f.Run is set here. The state in hello follows from it: an approval frame
+// whose State is "pending" makes the run pending, another one or queued makes it queued, started makes it running.
+func (s *Stream) Publish(f api.Frame) {
+	switch f.Type {
+	case api.FrameQueued, api.FrameStarted, api.FrameProgress, api.FrameViolation, api.FrameEgress, api.FrameApproval, api.FrameDisplay:
+	default:
+		s.broker.config.Logger.Error("frame is not one to be published", logkey.Run, s.run, "type", f.Type)
+		return
+	}
+	f.Run = s.run
+	frame := encode(f)
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
+	if s.w.ended {
+		return
+	}
+	s.w.flushBoth(false)
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case f.Type == api.FrameStarted:
+		s.state = stateRunning
+	case s.state == stateRunning:
+	case f.Type == api.FrameApproval && f.State == statePending:
+		s.state = statePending
+	case f.Type == api.FrameApproval, f.Type == api.FrameQueued:
+		s.state = stateQueued
+	}
+	s.kept.put(keptFrame{kind: f.Type, number: s.ring.end(), log: s.log.length(), frame: frame})
+	s.push(entry{frame: frame})
+}
+
+// End publishes the exit frame. Whatever comes after it is dropped, another End too.
+func (s *Stream) End(outcome api.Outcome) {
+	frame := encode(api.Frame{Type: api.FrameExit, Run: s.run, Outcome: &outcome})
+	s.w.mu.Lock()
+	if s.w.ended {
+		s.w.mu.Unlock()
+		return
+	}
+	s.w.end()
+	s.mu.Lock()
+	s.state, s.exit = stateEnded, frame
+	s.broker.stats.frames.Add(1)
+	s.wake()
+	s.mu.Unlock()
+	s.w.mu.Unlock()
+	s.broker.retire(s)
+}
+
+// push publishes an entry. mu is held.
+func (s *Stream) push(e entry) {
+	s.ring.push(e)
+	s.broker.stats.frames.Add(1)
+	s.wake()
+}
+
+// wake calls the viewers that wait. A few are called at once. More than crowd are called together and a little later, by a
+// timer's goroutine: the program is not to pay for each of a thousand viewers at each line. mu is held.
+func (s *Stream) wake() {
+	switch {
+	case len(s.waiting) == 0:
+	case len(s.waiting) <= crowd:
+		for i, v := range s.waiting {
+			v.waits = false
+			v.wake()
+			s.waiting[i] = nil
+		}
+		s.waiting = s.waiting[:0]
+	case s.crowdArmed:
+	case s.crowdTimer == nil:
+		s.crowdTimer = time.AfterFunc(crowdWait, s.wakeCrowd)
+		s.crowdArmed = true
+	default:
+		s.crowdTimer.Reset(crowdWait)
+		s.crowdArmed = true
+	}
+}
+
+func (s *Stream) wakeCrowd() {
+	s.mu.Lock()
+	all := s.waiting
+	s.waiting, s.crowdArmed = nil, false
+	for _, v := range all {
+		v.waits = false
+	}
+	s.mu.Unlock()
+	for _, v := range all {
+		v.wake()
+	}
+}
+
+// bytes is about the memory of a stream.
+func (s *Stream) bytes() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.ring.bytes + len(s.exit)
+	for c := range s.tails {
+		n += cap(s.tails[c].kept)
+	}
+	return int64(n)
+}
+
+// shut ends the viewers of a stream without an exit frame.
+func (s *Stream) shut() error {
+	s.w.mu.Lock()
+	s.w.end()
+	s.w.mu.Unlock()
+	s.mu.Lock()
+	s.shutErr = ErrClosed
+	s.wake()
+	s.mu.Unlock()
+	return s.forget()
+}
+
+// forget says that the broker has no use for the stream any more: when its last viewer leaves, its log is closed.
+func (s *Stream) forget() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gone = true
+	return s.release()
+}
+
+// release closes the log if nobody can read it any more. mu is held.
+func (s *Stream) release() error {
+	if s.gone && s.viewers == 0 {
+		return s.log.close()
+	}
+	return nil
+}
