@@ -32,13 +32,19 @@ func ParseOrigins(entries []string) (Origins, error) {
 	o := Origins{exact: map[string]bool{}, anyPort: map[string]bool{}}
 	var faults []error
 	for _, entry := range entries {
-		base, star := strings.CutSuffix(entry, ":*")
-		switch err := checkOrigin(base); {
-		case err != nil && entry != "null":
+		base, anyPort := strings.CutSuffix(entry, ":*")
+		_, host, port, err := split(base)
+		switch {
+		case entry == "null":
+			o.exact[entry] = true
+		case err != nil:
+			if meant := asWritten(base); meant != "" {
+				err = fmt.Errorf("is not as browsers write it; write %s", meant)
+			}
 			faults = append(faults, fmt.Errorf("origin %q %w", entry, err))
-		case star && (!loopback[hostOf(base)] || strings.Contains(strings.TrimPrefix(base, origin.FindStringSubmatch(base)[1]+"://"+hostOf(base)), ":")):
+		case anyPort && (!loopback[host] || port != ""):
 			faults = append(faults, fmt.Errorf("origin %q: only localhost, 127.0.0.1 and [::1] may have any port", entry))
-		case star:
+		case anyPort:
 			o.anyPort[base] = true
 		default:
 			o.exact[entry] = true
@@ -66,49 +72,53 @@ func (o Origins) has(value string) bool {
 	if o.exact[value] {
 		return true
 	}
-	if checkOrigin(value) != nil {
-		return false
-	}
-	m := origin.FindStringSubmatch(value)
-	return o.anyPort[m[1]+"://"+m[2]]
+	scheme, host, _, err := split(value)
+	return err == nil && o.anyPort[scheme+"://"+host]
 }
 
-func hostOf(value string) string {
-	if m := origin.FindStringSubmatch(value); m != nil {
-		return m[2]
-	}
-	return ""
-}
-
-// checkOrigin says what keeps value from being an origin as browsers write it.
-func checkOrigin(value string) error {
+// split takes an origin apart, or says what keeps value from being one as browsers write it.
+func split(value string) (scheme, host, port string, err error) {
 	m := origin.FindStringSubmatch(value)
 	if m == nil {
-		if u, err := url.Parse(value); err == nil && u.Scheme != "" && u.Host != "" {
-			fixed := strings.ToLower(u.Scheme + "://" + u.Host)
-			if fixed != value && checkOrigin(fixed) == nil {
-				return fmt.Errorf("is not as browsers write it; write %s", fixed)
-			}
-		}
-		return errors.New("is not scheme://host or scheme://host:port")
+		return "", "", "", errors.New("is not scheme://host or scheme://host:port")
 	}
-	scheme, host, port := m[1], m[2], m[3]
+	scheme, host, port = m[1], m[2], m[3]
 	if n, _ := strconv.Atoi(port); n > 65535 {
-		return errors.New("has a port above 65535")
+		return "", "", "", errors.New("has a port above 65535")
 	}
-	if port == defaultPort[scheme] && port != "" {
-		return fmt.Errorf("is not as browsers write it; write %s://%s", scheme, host)
+	if port != "" && port == defaultPort[scheme] {
+		return "", "", "", errors.New("has the port that browsers leave out")
 	}
-	if host[0] == '[' {
-		addr, err := netip.ParseAddr(host[1 : len(host)-1])
-		if err != nil || !addr.Is6() {
-			return errors.New("has an address that is none")
+	if inner, ok := strings.CutPrefix(host, "["); ok {
+		inner = strings.TrimSuffix(inner, "]")
+		switch addr, err := netip.ParseAddr(inner); {
+		case err != nil || !addr.Is6():
+			return "", "", "", errors.New("has an address that is none")
+		case addr.String() != inner && !addr.Is4In6(): // of those, browsers write the last four bytes otherwise than netip
+			return "", "", "", errors.New("has an address that is not written as short as it can be")
 		}
-		if plain := "[" + addr.String() + "]"; plain != host && !addr.Is4In6() {
-			return fmt.Errorf("is not as browsers write it; the host is %s", plain)
-		}
 	}
-	return nil
+	return scheme, host, port, nil
+}
+
+// asWritten is the origin of an address as browsers write it, or "".
+func asWritten(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	scheme, host := strings.ToLower(u.Scheme), strings.ToLower(u.Hostname())
+	if addr, err := netip.ParseAddr(host); err == nil && addr.Is6() {
+		host = "[" + addr.String() + "]"
+	}
+	meant := scheme + "://" + host
+	if port := u.Port(); port != "" && port != defaultPort[scheme] {
+		meant += ":" + port
+	}
+	if _, _, _, err := split(meant); err != nil {
+		return ""
+	}
+	return meant
 }
 
 // defaultPort has the ports that browsers leave out (URL standard, "special scheme").
