@@ -100,7 +100,7 @@ streams and records a program with nothing else installed: no Docker, no KVM, no
 	for group, commands := range map[string][]*cobra.Command{
 		"run":  {a.runCommand(), a.planCommand(), a.profileCommand(), a.imageCommand()},
 		"look": {a.runsCommand(), a.auditCommand()},
-		"keep": {a.doctorCommand(), a.selftestCommand(), a.gcCommand(), a.versionCommand(), a.completionCommand(), a.manCommand()},
+		"keep": {a.tokenCommand(), a.doctorCommand(), a.selftestCommand(), a.gcCommand(), a.versionCommand(), a.completionCommand(), a.manCommand()},
 	} {
 		for _, c := range commands {
 			c.GroupID = group

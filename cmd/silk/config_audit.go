@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/silk-sandbox/silk/alert"
@@ -91,15 +90,9 @@ func readBool(d *strictyaml.Decoder, n strictyaml.Node, what string) bool {
 
 // readDuration reads a duration above zero, also in days: "30d".
 func readDuration(d *strictyaml.Decoder, n strictyaml.Node, what string) time.Duration {
-	const maxDays = 36500 // a century; far below what a Duration holds
 	text := d.Text(n, what)
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		if n, err := strconv.Atoi(days); err == nil && n > 0 && n <= maxDays {
-			return time.Duration(n) * 24 * time.Hour
-		}
-	}
-	duration, err := time.ParseDuration(text)
-	if err != nil || duration <= 0 {
+	duration, ok := longDuration(text)
+	if !ok {
 		d.Fail(n, "%s is %q, which is not a duration above zero such as 5s, 12h or 30d", what, text)
 		return 0
 	}
