@@ -28,6 +28,8 @@ var mayImport = map[string]string{
 	"run":                  "alert audit driver driver/rules image policy profile record store watch workspace",
 	"watch/bpf":            "watch",
 	"selftest":             "driver/rules policy profile", // rules: what must come of an attack follows from the rule's action
+	"queue":                "store",                       // the rows of what was accepted
+	"queue/*":              "queue",                       // streams for it
 	"cmd/silk":             "*",                           // the one place that names concrete drivers
 	"cmd/silk/*":           "*",
 	"cmd/silk-sentry":      "driver/gvisor/sentry",

@@ -1,0 +1,13 @@
+package queue
+
+// WithStep lets tests of the package's users stand between two steps.
+func (c Config) WithStep(step func(step, run string)) Config {
+	c.step = step
+	return c
+}
+
+// Intervals, for tests with a fake clock.
+const (
+	PollEvery   = pollEvery
+	NotifyEvery = notifyEvery
+)
