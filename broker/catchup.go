@@ -2,6 +2,7 @@ package broker
 
 import (
 	"errors"
+	"math"
 	"sync"
 )
 
@@ -18,9 +19,12 @@ func (v *Viewer) catchUp() (frame []byte, _ need, ok bool) {
 	for c := range v.off {
 		inLog = inLog || !v.noLog && v.off[c] < min(s.ring.start[c], s.log.end(channel(c)))
 	}
-	at := int64(1<<63 - 1)
 	if inLog {
 		v.logAt = max(v.logAt, s.log.find(v.off))
+		inLog = v.logAt < s.ring.log // as it must be
+	}
+	at := int64(math.MaxInt64)
+	if inLog {
 		at = v.logAt
 	}
 	if f, found := s.kept.after(v.news); found && f.number < s.ring.first && f.log <= at {
@@ -55,7 +59,7 @@ func (v *Viewer) catchUp() (frame []byte, _ need, ok bool) {
 func (v *Viewer) readLog() []byte {
 	s := v.stream
 	s.mu.Lock()
-	file, stop := s.log.reader()
+	file, stop := s.log.file, s.ring.log // what lies beyond is in the ring, and perhaps with it what the log has not
 	if f, ok := s.kept.after(v.news); ok && f.log > v.logAt {
 		stop = min(stop, f.log)
 	}

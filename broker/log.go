@@ -21,7 +21,7 @@ func LogFile(dir, run string) string { return filepath.Join(dir, run+".frames") 
 // log is one without content.
 type log struct {
 	file  *os.File
-	size  int64           // of whole records; what is beyond is not read
+	size  int64           // of whole records
 	ends  [channels]int64 // offset after the last byte of each channel
 	marks []mark
 }
@@ -137,6 +137,3 @@ func (w *writer) stopLog() {
 	defer w.mu.Unlock()
 	w.logStopped = true
 }
-
-// reader is the file and how much of it may be read.
-func (l *log) reader() (*os.File, int64) { return l.file, l.size }

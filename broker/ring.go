@@ -12,6 +12,7 @@ type entry struct {
 	channel  channel // of output
 	from, to int64   // of output: its range of the channel
 	stamp    stamp   // of output
+	log      int64   // length of the log when it was published
 }
 
 // ring has the newest frames of a stream, bounded in bytes. Frames are numbered from 0. Its zero value needs max.
@@ -24,6 +25,7 @@ type ring struct {
 	// start is the offset in each channel from which on the ring has everything: the end of the last frame that was dropped.
 	start  [channels]int64
 	before [channels]stamp // of that frame
+	log    int64           // length of the log when the last frame was published that was dropped
 }
 
 // end is the number of the next frame.
@@ -39,6 +41,7 @@ func (r *ring) push(e entry) {
 	for r.bytes > r.max && drop < len(r.entries)-1 {
 		e := &r.entries[drop]
 		r.bytes -= len(e.frame) + entryBytes
+		r.log = e.log
 		if e.output {
 			r.start[e.channel], r.before[e.channel] = e.to, e.stamp
 		}

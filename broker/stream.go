@@ -119,6 +119,7 @@ func (s *Stream) End(outcome api.Outcome) {
 
 // push publishes an entry. mu is held.
 func (s *Stream) push(e entry) {
+	e.log = s.log.length()
 	s.ring.push(e)
 	s.broker.stats.frames.Add(1)
 	s.wake()
