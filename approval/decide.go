@@ -199,13 +199,26 @@ type Use struct {
 // approval_granted for the run to the audit trail, with the run whose grant it is as "under". tx is the transaction that
 // accepts the run.
 func Covered(ctx context.Context, tx *sql.Tx, u Use) (Approval, bool, error) {
-	if u.At.IsZero() {
-		u.At = time.Now()
+	a, ok, err := Covering(ctx, tx, u)
+	if err != nil || !ok {
+		return Approval{}, false, err
 	}
-	u.At = wholeMs(u.At)
+	err = event(ctx, tx, u.Run, audit.ApprovalGranted, u.at(), map[string]any{
+		"requestHash": a.Hash, "codeSha256": a.CodeSHA256, "by": a.DecidedBy, "reason": a.Reason, "validUntilMs": a.ValidUntil.UnixMilli(), "under": a.Run,
+	})
+	if err != nil {
+		return Approval{}, false, fmt.Errorf("use the grant of run %s for run %q: %w", a.Run, u.Run, err)
+	}
+	return a, true, nil
+}
+
+// Covering is Covered without a word to the audit trail: for looking again at a run that was accepted under a grant. u.At is
+// when it was accepted then.
+func Covering(ctx context.Context, tx *sql.Tx, u Use) (Approval, bool, error) {
+	at := u.at().UnixMilli()
 	// Decided before now: a clock that was set back must not make grants last longer than they were given for.
 	grants, err := list(ctx, tx, `WHERE hash = ? AND state = 'granted' AND token = ? AND decided_at <= ? AND valid_until > ?
-		ORDER BY valid_until DESC`, u.Hash, u.Token, u.At.UnixMilli(), u.At.UnixMilli())
+		ORDER BY valid_until DESC`, u.Hash, u.Token, at, at)
 	if err != nil {
 		return Approval{}, false, fmt.Errorf("look for a grant for run %q: %w", u.Run, err)
 	}
@@ -214,18 +227,18 @@ func Covered(ctx context.Context, tx *sql.Tx, u Use) (Approval, bool, error) {
 		if err != nil {
 			return Approval{}, false, fmt.Errorf("look for a grant for run %q: %w", u.Run, err)
 		}
-		if revoked {
-			continue
+		if !revoked {
+			return a, true, nil
 		}
-		err = event(ctx, tx, u.Run, audit.ApprovalGranted, u.At, map[string]any{
-			"requestHash": a.Hash, "codeSha256": a.CodeSHA256, "by": a.DecidedBy, "reason": a.Reason, "validUntilMs": a.ValidUntil.UnixMilli(), "under": a.Run,
-		})
-		if err != nil {
-			return Approval{}, false, fmt.Errorf("use the grant of run %s for run %q: %w", a.Run, u.Run, err)
-		}
-		return a, true, nil
 	}
 	return Approval{}, false, nil
+}
+
+func (u Use) at() time.Time {
+	if u.At.IsZero() {
+		u.At = time.Now()
+	}
+	return wholeMs(u.At)
 }
 
 // Revoke ends what a grant covers beyond its own run, and adds approval_revoked to the audit trail. It ends no run. It returns

@@ -45,13 +45,18 @@ func Diff(old, new Approval) string {
 	for _, s := range unseen(new) {
 		remark("asked for now: %s", s)
 	}
-	if old.Run != "" && old.CodeSHA256 == new.CodeSHA256 {
+	code := unified(from+" code", to+" code", old.Code, new.Code)
+	switch {
+	case old.Run == "" || old.CodeSHA256+new.CodeSHA256 == "": // all is new, or the plan has all
+	case old.CodeSHA256 == new.CodeSHA256:
 		remark("the code is the same, byte for byte")
+	case code == "":
+		remark("the code is another one, but not in what is shown of it")
 	}
 	for _, s := range Warnings(new.Code) {
 		remark("%s", s)
 	}
-	lines := unified(from+" plan", to+" plan", indented(old.Plan), indented(new.Plan)) + unified(from+" code", to+" code", old.Code, new.Code)
+	lines := unified(from+" plan", to+" plan", indented(old.Plan), indented(new.Plan)) + code
 	if lines == "" {
 		remark("there is no difference to be seen")
 	}

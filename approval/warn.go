@@ -21,7 +21,7 @@ var mark = regexp.MustCompile(string(markOpen) + `[^` + string(markClose) + `]*`
 // does not mean that the code is good.
 func Warnings(code string) (all []string) {
 	if marks := mark.FindAllString(code, -1); len(marks) > 0 {
-		all = append(all, fmt.Sprintf("%d characters are invisible or steer how others are shown; they stand as %s", len(marks), some(marks)))
+		all = append(all, fmt.Sprintf("%s invisible or steering how others are shown: %s", are(len(marks), "character"), some(marks)))
 	}
 	var mixed []string
 	rightToLeft, long := false, 0
@@ -37,7 +37,7 @@ func Warnings(code string) (all []string) {
 		long = max(long, utf8.RuneCountInString(line))
 	}
 	if len(mixed) > 0 {
-		all = append(all, fmt.Sprintf("%d words mix alphabets, so some of their letters are not what they look like: %s", len(mixed), some(mixed)))
+		all = append(all, fmt.Sprintf("%s made of letters of several alphabets, so some are not what they look like: %s", are(len(mixed), "word"), some(mixed)))
 	}
 	if rightToLeft {
 		all = append(all, "there are letters that are written from right to left: around them the order of what you see may not be that of the code")
@@ -46,6 +46,13 @@ func Warnings(code string) (all []string) {
 		all = append(all, fmt.Sprintf("the longest line has %d characters: look at its end, too", long))
 	}
 	return all
+}
+
+func are(n int, what string) string {
+	if n == 1 {
+		return "1 " + what + " is"
+	}
+	return fmt.Sprintf("%d %ss are", n, what)
 }
 
 // some names a few different ones.
