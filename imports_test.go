@@ -26,6 +26,8 @@ var mayImport = map[string]string{
 	"driver/gvisor/wire":   "driver driver/rules watch",
 	"driver/gvisor/sentry": "driver driver/rules driver/gvisor/wire watch", // watch: the records that the guard writes
 	"run":                  "alert audit driver driver/rules image policy profile record store watch workspace",
+	"serve":                "api approval auth broker policy profile queue record run store", // the way of a run of somebody else, from request to exit frame
+	"httpapi":              "api approval audit auth broker queue serve store",                // a door: it translates, and turns the errors of these into answers
 	"watch/bpf":            "watch",
 	"selftest":             "driver/rules policy profile", // rules: what must come of an attack follows from the rule's action
 	"queue":                "store",                       // the rows of what was accepted
@@ -60,6 +62,15 @@ func TestImports(t *testing.T) {
 			case imp == "golang.org/x/sys/unix" && !covers(maySyscall, pkg):
 				t.Errorf("%s imports %s: only %s may", pkg, imp, strings.Join(maySyscall, ", "))
 			}
+		}
+	}
+}
+
+// TestSilkLinksNoServer keeps it quick too: what the service links is in the executable with the tag "server".
+func TestSilkLinksNoServer(t *testing.T) {
+	for pkg := range list(t, `{{.ImportPath}}`, "-deps", "./cmd/silk") {
+		if strings.HasPrefix(pkg, "github.com/nats-io/") || pkg == "httpapi" || pkg == "queue" {
+			t.Errorf("cmd/silk links %s", pkg)
 		}
 	}
 }

@@ -3,3 +3,5 @@
 // It is a promise: fields are added, never renamed, removed or given another meaning within /v1. It holds no behaviour
 // but that of encoding. All times are Unix milliseconds (`_ms`, `at_ms` of a stream excepted), all sizes bytes.
 package api
+
+//go:generate go test ../httpapi -run ^TestSpec$ -update

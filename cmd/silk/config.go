@@ -27,6 +27,7 @@ type config struct {
 	audit       audit.Policy
 	watch       bool // the host's kernel watches besides
 	mustWatch   bool // and without it nothing runs
+	serve       serveConfig
 }
 
 // loadConfig reads the one configuration file that counts: --config, else $SILK_CONFIG, else the user's, else the host's.
@@ -55,11 +56,11 @@ func (a *app) loadConfig() (config, error) {
 			return config{}, fmt.Errorf("read configuration: %w", err)
 		}
 	}
-	return config{profiles: profile.NewSet()}, nil
+	return config{profiles: profile.NewSet(), serve: defaultServe()}, nil
 }
 
 func parseConfig(file string, data []byte) (config, error) {
-	c := config{file: file}
+	c := config{file: file, serve: defaultServe()}
 	var profiles []profile.Profile
 	d, root := strictyaml.Open(file, data)
 	d.Fields(root, "the configuration", map[string]func(strictyaml.Node){
@@ -72,6 +73,7 @@ func parseConfig(file string, data []byte) (config, error) {
 		"alerts":        func(n strictyaml.Node) { c.alerts = readAlerts(d, n) },
 		"watch":         func(n strictyaml.Node) { c.watch = readBool(d, n, "watch") },
 		"require_watch": func(n strictyaml.Node) { c.mustWatch = readBool(d, n, "require_watch") },
+		"serve":         func(n strictyaml.Node) { c.serve = readServe(d, n) },
 		"audit":         func(n strictyaml.Node) { c.audit = readAudit(d, n) },
 	})
 	if err := d.Err(); err != nil {

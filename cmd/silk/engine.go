@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/silk-sandbox/silk/broker"
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/image"
 	"github.com/silk-sandbox/silk/internal/nearest"
@@ -71,7 +72,13 @@ func (a *app) engine(h *host) (*run.Engine, error) {
 		Stores:   h.config.grants.Stores,
 		Snapshot: snapshot,
 		Sweep:    h.tools.Sweep,
+		Salvage:  h.salvage,
 	})
+}
+
+// salvage returns what a server that was killed had kept of a channel.
+func (h *host) salvage(run, channel string) ([]byte, error) {
+	return broker.Salvage(filepath.Join(h.home, broker.DirName), run, channel)
 }
 
 func (h *host) decide(req policy.Request) (policy.Plan, error) {

@@ -1,0 +1,228 @@
+//go:build server
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/silk-sandbox/silk/api"
+	"github.com/silk-sandbox/silk/auth"
+	"github.com/silk-sandbox/silk/broker"
+	"github.com/silk-sandbox/silk/httpapi"
+	"github.com/silk-sandbox/silk/internal/logkey"
+	"github.com/silk-sandbox/silk/internal/peer"
+	"github.com/silk-sandbox/silk/profile"
+	"github.com/silk-sandbox/silk/queue"
+	"github.com/silk-sandbox/silk/queue/jetstream"
+	"github.com/silk-sandbox/silk/serve"
+	"github.com/silk-sandbox/silk/store"
+)
+
+// service is a running `silk serve`, in the order in which its parts are made. They are released in reverse.
+type service struct {
+	*app
+	host   *host
+	cfg    serveConfig
+	log    *slog.Logger
+	server *serve.Server
+	queue  *queue.Queue
+	http   http.Handler
+}
+
+func (a *app) serve() (err error) {
+	h, err := a.openHost(false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, h.close()) }()
+	s := &service{app: a, host: h, cfg: h.config.serve, log: slog.New(slog.NewJSONHandler(a.err, nil))}
+	if err := h.knownDriver(""); err != nil {
+		return err
+	}
+	ctx := a.ctx
+	db, err := store.Open(ctx, filepath.Join(h.home, store.FileName))
+	if err != nil {
+		return &hostError{err}
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	for _, dir := range []string{broker.DirName, serve.ArtifactsDir} {
+		if err := os.MkdirAll(filepath.Join(h.home, dir), 0o700); err != nil {
+			return &hostError{fmt.Errorf("make directory: %w", err)}
+		}
+	}
+	engine, err := a.engine(h)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, engine.Close()) }()
+	streams, err := broker.New(broker.Config{Dir: filepath.Join(h.home, broker.DirName), Logger: s.log})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, streams.Close()) }()
+	stream, err := jetstream.Open(ctx, jetstream.Config{Dir: filepath.Join(h.home, "queue"), Logger: s.log})
+	if err != nil {
+		return &hostError{err}
+	}
+	defer func() { err = errors.Join(err, stream.Close()) }()
+	s.queue, err = queue.Open(ctx, queue.Config{
+		DB: db, Stream: stream, Worker: "local", Running: s.cfg.running, Queued: s.cfg.queued, MemoryBytes: s.cfg.memoryBytes, CPUs: s.cfg.cpus,
+		TokenRunning: s.cfg.tokenRunning, TokenQueued: s.cfg.tokenQueued, Grace: s.cfg.grace, Logger: s.log,
+		End: func(ctx context.Context, e queue.Entry) { s.server.End(ctx, e) },
+	})
+	if err != nil {
+		return &hostError{err}
+	}
+	defer func() { err = errors.Join(err, s.queue.Close()) }()
+	s.server, err = serve.New(serve.Config{
+		Home: h.home, DB: db, Engine: engine, Queue: s.queue, Broker: streams, Decide: h.decide, Salvage: h.salvage,
+		ApprovalFor: s.cfg.approvalFor, OwnLocal: s.cfg.ownLocal, Logger: s.log,
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.server.Recover(ctx); err != nil {
+		return &hostError{err}
+	}
+	verifier := auth.NewVerifier(db, auth.VerifierConfig{Log: s.log})
+	s.http, err = httpapi.New(httpapi.Config{
+		Server: s.server, DB: db, Verifier: verifier, Tickets: auth.NewTickets(verifier, auth.TicketsConfig{}),
+		Profiles: s.profiles, Images: s.images, Ready: func() error { return ctx.Err() },
+		Origins: s.cfg.origins, Hosts: auth.NewHosts(s.cfg.hosts...), Version: version, Logger: s.log,
+	})
+	if err != nil {
+		return err
+	}
+	return s.run(ctx)
+}
+
+// run opens the doors and works until ctx ends: then nothing new is taken, and what runs gets its grace.
+func (s *service) run(ctx context.Context) error {
+	doors, err := s.listen()
+	if err != nil {
+		return &hostError{err}
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.server.Work(ctx) })
+	group.Go(func() error { return s.server.Expire(ctx) })
+	for _, door := range doors {
+		group.Go(func() error { return s.open(ctx, door) })
+	}
+	return group.Wait()
+}
+
+// door is one listener and what answers there.
+type door struct {
+	net.Listener
+
+	server *http.Server
+}
+
+// listen opens the socket and the port, or neither.
+func (s *service) listen() (doors []door, err error) {
+	defer func() {
+		if err != nil {
+			for _, d := range doors {
+				err = errors.Join(err, d.Close())
+			}
+		}
+	}()
+	path := s.cfg.socketPath(s.host.home)
+	l, err := peer.Listen(path)
+	if err != nil {
+		return nil, err
+	}
+	doors = append(doors, door{l, httpapi.Local(httpapi.HTTPServer(s.http))})
+	s.log.Info("listening", "socket", path)
+	if s.cfg.listen == "" {
+		return doors, nil
+	}
+	if l, err = net.Listen("tcp", s.cfg.listen); err != nil { //nolint:noctx // it does not wait
+		return doors, err
+	}
+	doors = append(doors, door{l, httpapi.HTTPServer(s.http)})
+	if !s.cfg.tls && !loopback(l.Addr()) {
+		return doors, fmt.Errorf("listen on %s: others could read tokens and output on the way; configure serve: tls, or listen on 127.0.0.1", s.cfg.listen)
+	}
+	s.log.Info("listening", "address", l.Addr().String(), "tls", s.cfg.tls)
+	return doors, nil
+}
+
+func loopback(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}
+
+// drainTimeout is how long answers may take once the server stops; streams are told to come again at once.
+const drainTimeout = 5 * time.Second
+
+// open answers at a door until ctx ends.
+func (s *service) open(ctx context.Context, d door) error {
+	served := make(chan error, 1)
+	go func() { served <- d.server.Serve(d.Listener) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve on %s: %w", d.Addr(), err)
+	case <-ctx.Done():
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+	defer cancel()
+	err := d.server.Shutdown(end)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = d.server.Close()
+	}
+	if served := <-served; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
+	if err != nil {
+		s.log.Warn("close a door", logkey.Error, err)
+	}
+	return nil
+}
+
+func (s *service) profiles() ([]api.Profile, error) {
+	list := []api.Profile{}
+	for _, name := range s.host.config.profiles.Names() {
+		p, err := s.host.config.profiles.Lookup(name)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, api.Profile{
+			Name: p.Name, About: p.Summary, Image: p.Image, Language: p.Language, Network: p.Network, Limits: limitsOf(p.Limits), Max: limitsOf(p.Max),
+		})
+	}
+	return list, nil
+}
+
+func limitsOf(l profile.Limits) api.Limits {
+	return api.Limits{
+		TimeoutMs: l.Timeout.Milliseconds(), MemoryBytes: l.MemoryBytes, CPUs: l.CPUs, Processes: l.Processes,
+		WorkspaceBytes: l.WorkspaceBytes, TmpBytes: l.TmpBytes, ShmBytes: l.ShmBytes, OutputBytes: l.OutputBytes,
+	}
+}
+
+func (s *service) images() ([]api.Image, error) {
+	stored, err := s.host.images.List()
+	if err != nil {
+		return nil, err
+	}
+	list := []api.Image{}
+	for _, img := range stored {
+		tag := ""
+		if len(img.Tags) > 0 {
+			tag = img.Tags[0]
+		}
+		list = append(list, api.Image{Tag: tag, Digest: img.Digest.String(), Bytes: img.SizeBytes})
+	}
+	return list, nil
+}

@@ -1,0 +1,46 @@
+//go:build !server
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+)
+
+// serverName is the executable of `silk serve`: this package with the tag "server" (docs/adr/0007-server-executable.md).
+const serverName = "silk-server"
+
+// serve becomes the server's executable, which is a second one: what it links would cost each start of a sandbox 2 ms.
+func (a *app) serve() error {
+	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
+		return missingf("silk serve needs Linux on amd64; elsewhere silk is a client: use --server URL")
+	}
+	path, err := a.serverPath()
+	if err != nil {
+		return err
+	}
+	return syscall.Exec(path, append([]string{path}, os.Args[1:]...), os.Environ())
+}
+
+// serverPath finds the server's executable: where $SILK_SERVER says, beside silk, or where packages put it.
+func (a *app) serverPath() (string, error) {
+	if path := a.env("SILK_SERVER"); path != "" {
+		return path, nil
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	if exe, err = filepath.EvalSymlinks(exe); err != nil {
+		return "", err
+	}
+	dir := filepath.Dir(exe)
+	for _, path := range []string{filepath.Join(dir, serverName), filepath.Join(dir, "../lib/silk", serverName)} {
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			return path, nil
+		}
+	}
+	return "", missingf("%s is neither beside silk nor in ../lib/silk; `make build` makes it, and packages install it", serverName)
+}

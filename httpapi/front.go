@@ -1,0 +1,136 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"net/http"
+	"runtime/debug"
+	"strings"
+
+	"github.com/silk-sandbox/silk/auth"
+	"github.com/silk-sandbox/silk/internal/logkey"
+	"github.com/silk-sandbox/silk/internal/secret"
+)
+
+// open are the paths that need no credentials.
+var open = map[string]bool{"/healthz": true, "/readyz": true, "/docs": true, "/openapi.yaml": true}
+
+// front is what every request passes: who asks, from where, and how often.
+func (h *handler) front(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer h.recover(w, r)
+		header := w.Header()
+		header.Set("X-Content-Type-Options", "nosniff")
+		header.Set("Referrer-Policy", "no-referrer")
+		header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		if !h.cfg.Hosts.Allowed(r.Host) && !isLocal(r) {
+			h.refuse(w, problem(http.StatusMisdirectedRequest, "host-header", "the server is not known by this name", "add the name to serve: hosts: in the configuration"))
+			return
+		}
+		if !h.cors(w, r) {
+			return
+		}
+		if open[r.URL.Path] {
+			next.ServeHTTP(w, r)
+			return
+		}
+		id, err := h.identify(r)
+		if err != nil {
+			h.refuse(w, h.problemOf(r.Context(), err))
+			return
+		}
+		if ok, after := h.requests.Allow(id.Token); !ok {
+			h.refuse(w, problem(http.StatusTooManyRequests, "rate", "too many requests", "").after(after))
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(auth.NewContext(r.Context(), id)))
+	})
+}
+
+// cors answers browsers. It says whether the request goes on.
+func (h *handler) cors(w http.ResponseWriter, r *http.Request) bool {
+	origins := r.Header.Values("Origin")
+	if len(origins) == 0 {
+		return true
+	}
+	if !h.cfg.Origins.Allowed(origins) {
+		h.refuse(w, problem(http.StatusForbidden, "origin", "pages of this origin may not talk to the server", "add the origin to serve: origins: in the configuration"))
+		return false
+	}
+	header := w.Header()
+	header.Set("Access-Control-Allow-Origin", origins[0])
+	header.Add("Vary", "Origin")
+	header.Set("Access-Control-Expose-Headers", "Retry-After, Location, ETag, Accept-Ranges, Content-Range")
+	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
+		return true
+	}
+	header.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
+	header.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, If-None-Match, Range")
+	header.Set("Access-Control-Max-Age", "600")
+	w.WriteHeader(http.StatusNoContent)
+	return false
+}
+
+// identify says who asks: the owner on the unix socket, who has a token, or on a stream's path who has a ticket.
+func (h *handler) identify(r *http.Request) (auth.Identity, error) {
+	if isLocal(r) {
+		return auth.LocalOwner, nil
+	}
+	address := auth.AddressKey(r.RemoteAddr)
+	if ok, after := h.failures.Peek(address); !ok {
+		return auth.Identity{}, problem(http.StatusTooManyRequests, "rate", "too many attempts with bad credentials", "").after(after)
+	}
+	id, err := h.credentials(r)
+	if err != nil {
+		h.failures.Allow(address)
+	}
+	return id, err
+}
+
+func (h *handler) credentials(r *http.Request) (auth.Identity, error) {
+	if ticket := r.URL.Query().Get("ticket"); ticket != "" {
+		return h.cfg.Tickets.Redeem(r.Context(), secret.New(ticket), r.URL.Path)
+	}
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return auth.Identity{}, auth.ErrUnauthorized
+	}
+	return h.cfg.Verifier.Verify(r.Context(), secret.New(strings.TrimSpace(token)))
+}
+
+// localKey marks the context of connections of the unix socket.
+type localKey struct{}
+
+// isLocal says whether r came over the unix socket, whose listener has checked the peer: see [Local].
+func isLocal(r *http.Request) bool {
+	local, _ := r.Context().Value(localKey{}).(bool)
+	return local
+}
+
+// refuse answers with a problem.
+func (h *handler) refuse(w http.ResponseWriter, err error) {
+	a, ok := err.(answer) //nolint:errorlint // it is one, or a bug
+	if !ok {
+		a = problem(http.StatusInternalServerError, "host", "the server could not do it; its log says why", "")
+	}
+	for k, v := range a.headers {
+		w.Header()[k] = v
+	}
+	w.Header().Set("Content-Type", a.ContentType(""))
+	w.WriteHeader(a.Status)
+	if err := json.NewEncoder(w).Encode(a.Problem); err != nil {
+		return // the client has gone
+	}
+}
+
+// recover keeps a bug in one request from ending the server.
+func (h *handler) recover(w http.ResponseWriter, r *http.Request) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	if p == http.ErrAbortHandler { //nolint:errorlint // compared as net/http does
+		panic(p)
+	}
+	h.cfg.Logger.ErrorContext(r.Context(), "panic during a request", logkey.Panic, p, logkey.Stack, string(debug.Stack()))
+	h.refuse(w, problem(http.StatusInternalServerError, "host", "the server has a bug; its log says more", ""))
+}

@@ -1,0 +1,146 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/silk-sandbox/silk/api"
+	"github.com/silk-sandbox/silk/approval"
+	"github.com/silk-sandbox/silk/auth"
+	"github.com/silk-sandbox/silk/broker"
+	"github.com/silk-sandbox/silk/internal/logkey"
+	"github.com/silk-sandbox/silk/queue"
+	"github.com/silk-sandbox/silk/serve"
+)
+
+// kinds are the problems that there are: the only place where an error becomes a status.
+var kinds = []struct {
+	is     error
+	status int
+	kind   string
+	title  string
+}{
+	{auth.ErrUnauthorized, http.StatusUnauthorized, "unauthorized", "the credentials are no good"},
+	{auth.ErrForbidden, http.StatusForbidden, "forbidden", "the role does not allow this"},
+	{approval.ErrOwnRequest, http.StatusForbidden, "own-request", "who asks does not decide"},
+	{serve.ErrNotFound, http.StatusNotFound, "not-found", "there is no such thing"},
+	{approval.ErrNotFound, http.StatusNotFound, "not-found", "there is no such thing"},
+	{auth.ErrNotFound, http.StatusNotFound, "not-found", "there is no such thing"},
+	{queue.ErrNotFound, http.StatusNotFound, "not-found", "there is no such thing"},
+	{queue.ErrKeyReused, http.StatusConflict, "key-reused", "the idempotency key belongs to another request"},
+	{approval.ErrHash, http.StatusConflict, "hash", "what waits is not what was looked at"},
+	{approval.ErrDecided, http.StatusConflict, "decided", "it is decided already"},
+	{approval.ErrExpired, http.StatusConflict, "expired", "the time for a decision is over"},
+	{auth.ErrName, http.StatusConflict, "name", "the name is taken or no good"},
+	{auth.ErrRevoked, http.StatusConflict, "revoked", "it is revoked already"},
+	{serve.ErrState, http.StatusConflict, "state", "the run is not in a state that allows this"},
+	{broker.ErrCursor, http.StatusRequestedRangeNotSatisfiable, "cursor", "the run has not printed that much"},
+	{auth.ErrTooManyTickets, http.StatusServiceUnavailable, "busy", "too many tickets wait to be used"},
+	{queue.ErrClosed, http.StatusServiceUnavailable, "stopping", "the server stops"},
+	{broker.ErrClosed, http.StatusServiceUnavailable, "stopping", "the server stops"},
+	{context.DeadlineExceeded, http.StatusServiceUnavailable, "slow", "it took too long"},
+}
+
+// problemOf turns an error into what the client is told. What is not in the table is the server's fault: it is logged, and
+// the client learns no more than that, since its text may name paths of the host.
+func (h *handler) problemOf(ctx context.Context, err error) error {
+	var (
+		already *api.Problem
+		invalid *serve.InvalidError
+		denied  *serve.DeniedError
+		full    *queue.FullError
+		big     *queue.TooBigError
+	)
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &already):
+		return already
+	case errors.As(err, &invalid):
+		p := problem(http.StatusUnprocessableEntity, "invalid", "the request cannot be read", "")
+		for _, f := range invalid.Faults {
+			p.Errors = append(p.Errors, api.FieldError{Field: f.Field, Detail: f.Detail})
+		}
+		return p
+	case errors.As(err, &denied):
+		p := problem(http.StatusForbidden, "denied", "policy refuses this", denied.Denial.Error())
+		p.Rule, p.Fix, p.Run = denied.Denial.Rule, denied.Denial.Fix, denied.Run
+		return p
+	case errors.As(err, &full):
+		p := problem(http.StatusTooManyRequests, "full", "the queue is full", full.Error())
+		return p.after(full.RetryAfter)
+	case errors.As(err, &big):
+		return problem(http.StatusUnprocessableEntity, "too-big", "this host never has that much", big.Error())
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		return problem(499, "gone", "the client has gone", "") // nobody reads it; 499 is what proxies log for that
+	}
+	for _, k := range kinds {
+		if errors.Is(err, k.is) {
+			return problem(k.status, k.kind, k.title, err.Error())
+		}
+	}
+	h.cfg.Logger.ErrorContext(ctx, "answer a request", logkey.Error, err)
+	return problem(http.StatusInternalServerError, "host", "the server could not do it; its log says why", "")
+}
+
+// answer is a problem with headers.
+type answer struct {
+	*api.Problem
+	headers http.Header
+}
+
+// GetHeaders implements huma.HeadersError.
+func (a answer) GetHeaders() http.Header { return a.headers }
+
+// Unwrap lets errors.As find the problem.
+func (a answer) Unwrap() error { return a.Problem }
+
+func problem(status int, kind, title, detail string) answer {
+	a := answer{&api.Problem{Type: "urn:silk:" + kind, Title: title, Status: status, Detail: detail}, http.Header{}}
+	if status == http.StatusUnauthorized {
+		a.headers.Set("WWW-Authenticate", `Bearer realm="silk"`)
+	}
+	return a
+}
+
+// after tells when to try again: RFC 9110 section 10.2.3, in whole seconds.
+func (a answer) after(d time.Duration) answer {
+	a.RetryAfterMs = d.Milliseconds()
+	a.headers.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(d.Seconds())))))
+	return a
+}
+
+// maxShown bounds what is repeated of a request in the answer about it.
+const maxShown = 200
+
+// humaError is what the library makes of requests that do not fit the schema. It would repeat whole values, of which code may
+// be one.
+func humaError(status int, message string, errs ...error) huma.StatusError {
+	p := problem(status, "invalid", "the request cannot be read", message)
+	if status != http.StatusUnprocessableEntity {
+		p.Type, p.Title = "urn:silk:http", strings.ToLower(cmp.Or(http.StatusText(status), "error"))
+	}
+	for _, err := range errs {
+		if err == nil {
+			continue
+		}
+		f := api.FieldError{Detail: err.Error()}
+		var d huma.ErrorDetailer
+		if errors.As(err, &d) {
+			f = api.FieldError{Field: d.ErrorDetail().Location, Detail: d.ErrorDetail().Message}
+		}
+		if len(f.Detail) > maxShown {
+			f.Detail = strings.ToValidUTF8(f.Detail[:maxShown], "") + "..."
+		}
+		p.Errors = append(p.Errors, f)
+	}
+	return p.Problem
+}

@@ -1,0 +1,223 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/silk-sandbox/silk/api"
+	"github.com/silk-sandbox/silk/auth"
+	"github.com/silk-sandbox/silk/serve"
+)
+
+// RunPath is the run in a path.
+type RunPath struct {
+	Run string `path:"run" pattern:"^[0-9A-HJKMNP-TV-Z]{26}$" doc:"Id of the run"`
+}
+
+type newRun struct {
+	Key  string `header:"Idempotency-Key" maxLength:"255" doc:"Repeat a request with the same key, and the same run is returned"`
+	Body api.RunRequest
+}
+
+type acceptedRun struct {
+	Status   int
+	Location string `header:"Location"`
+	Body     api.Run
+}
+
+type oneRun struct {
+	ETag string `header:"ETag"`
+	Body api.Run
+}
+
+type runList struct {
+	State   string `query:"state" enum:"pending,queued,running,ended"`
+	Outcome string `query:"outcome" enum:"ok,failed,timeout,oom,violated,denied,canceled,error"`
+	Profile string `query:"profile" maxLength:"64"`
+	Session string `query:"session" maxLength:"26"`
+	Paging
+}
+
+// Paging is the parameters of every list.
+type Paging struct {
+	Cursor string `query:"cursor" maxLength:"100" doc:"Next of the page before"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"50"`
+}
+
+type runPage struct{ Body api.Page[api.Run] }
+
+type newInput struct {
+	RunPath
+	Body api.Input
+}
+
+type newSize struct {
+	RunPath
+	Body api.Size
+}
+
+type nothing struct{}
+
+type newSession struct{ Body api.NewSession }
+
+type session struct {
+	Status int
+	Body   api.Session
+}
+
+type sessionPath struct {
+	Session string `path:"session" pattern:"^[0-9A-HJKMNP-TV-Z]{26}$"`
+}
+
+type rawRecord struct {
+	ContentType string `header:"Content-Type"`
+	Body        json.RawMessage
+}
+
+func (h *handler) runs() {
+	s := h.cfg.Server
+	operation(h, huma.Operation{
+		OperationID: "create-run", Method: http.MethodPost, Path: "/v1/runs", Summary: "Ask for a run", Tags: []string{"runs"},
+		Description:   "Accepted means stored: the run ends with a record whatever happens to the server. One that needs the owner's approval is `pending`.",
+		DefaultStatus: http.StatusCreated, MaxBodyBytes: maxBodyBytes, BodyReadTimeout: bodyTimeout,
+		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusServiceUnavailable},
+	}, func(ctx context.Context, id auth.Identity, in *newRun) (*acceptedRun, error) {
+		r, existed, err := s.Submit(ctx, id, in.Body, in.Key)
+		out := &acceptedRun{Status: http.StatusCreated, Location: "/v1/runs/" + r.ID, Body: r}
+		if existed {
+			out.Status = http.StatusOK
+		}
+		return out, err
+	})
+	operation(h, huma.Operation{
+		OperationID: "list-runs", Method: http.MethodGet, Path: "/v1/runs", Summary: "List runs, the newest first", Tags: []string{"runs"},
+	}, func(ctx context.Context, id auth.Identity, in *runList) (*runPage, error) {
+		p, err := s.Runs(ctx, id, serve.Filter{
+			State: api.State(in.State), Outcome: in.Outcome, Profile: in.Profile, Session: in.Session, Cursor: in.Cursor, Limit: in.Limit,
+		})
+		return &runPage{p}, err
+	})
+	operation(h, huma.Operation{
+		OperationID: "get-run", Method: http.MethodGet, Path: "/v1/runs/{run}", Summary: "Look at a run", Tags: []string{"runs"}, Errors: []int{http.StatusNotFound},
+	}, func(ctx context.Context, id auth.Identity, in *RunPath) (*oneRun, error) {
+		r, err := s.Run(ctx, id, in.Run)
+		return &oneRun{Body: r}, err
+	})
+	operation(h, huma.Operation{
+		OperationID: "cancel-run", Method: http.MethodPost, Path: "/v1/runs/{run}/cancel", Summary: "End a run", Tags: []string{"runs"},
+		Description:   "One that waits never starts. One that runs is ended; its outcome is `canceled` unless it ended by itself before.",
+		DefaultStatus: http.StatusAccepted, Errors: []int{http.StatusNotFound, http.StatusConflict},
+	}, func(ctx context.Context, id auth.Identity, in *RunPath) (*nothing, error) {
+		return nil, s.Cancel(ctx, id, in.Run)
+	})
+	operation(h, huma.Operation{
+		OperationID: "send-input", Method: http.MethodPost, Path: "/v1/runs/{run}/stdin", Summary: "Send a piece of the program's input", Tags: []string{"runs"},
+		DefaultStatus: http.StatusNoContent, MaxBodyBytes: 2 << 20, Errors: []int{http.StatusNotFound, http.StatusConflict},
+	}, func(ctx context.Context, id auth.Identity, in *newInput) (*nothing, error) {
+		return nil, s.Input(ctx, id, in.Run, in.Body)
+	})
+	operation(h, huma.Operation{
+		OperationID: "resize-terminal", Method: http.MethodPost, Path: "/v1/runs/{run}/size", Summary: "Give the program's terminal another size", Tags: []string{"runs"},
+		DefaultStatus: http.StatusNoContent, Errors: []int{http.StatusNotFound, http.StatusConflict},
+	}, func(ctx context.Context, id auth.Identity, in *newSize) (*nothing, error) {
+		return nil, s.Resize(ctx, id, in.Run, in.Body)
+	})
+	operation(h, huma.Operation{
+		OperationID: "get-record", Method: http.MethodGet, Path: "/v1/runs/{run}/record", Summary: "Get the record of a run", Tags: []string{"runs"},
+		Errors: []int{http.StatusNotFound, http.StatusConflict},
+	}, func(ctx context.Context, id auth.Identity, in *RunPath) (*rawRecord, error) {
+		entry, err := s.Record(ctx, id, in.Run)
+		if err != nil {
+			return nil, err
+		}
+		text, err := json.Marshal(entry.Record)
+		return &rawRecord{"application/json", text}, err
+	})
+	h.output()
+	operation(h, huma.Operation{
+		OperationID: "create-session", Method: http.MethodPost, Path: "/v1/sessions", Summary: "Make a session, whose stream carries all its runs", Tags: []string{"sessions"},
+		DefaultStatus: http.StatusCreated,
+	}, func(ctx context.Context, id auth.Identity, in *newSession) (*session, error) {
+		out, err := s.NewSession(ctx, id, in.Body)
+		return &session{http.StatusCreated, out}, err
+	})
+	operation(h, huma.Operation{
+		OperationID: "get-session", Method: http.MethodGet, Path: "/v1/sessions/{session}", Summary: "Look at a session", Tags: []string{"sessions"},
+		Errors: []int{http.StatusNotFound},
+	}, func(ctx context.Context, id auth.Identity, in *sessionPath) (*session, error) {
+		out, err := s.Session(ctx, id, in.Session)
+		return &session{http.StatusOK, out}, err
+	})
+}
+
+type outputPath struct {
+	RunPath
+	Channel string `path:"channel" enum:"stdout,stderr"`
+}
+
+type artifactPath struct {
+	RunPath
+	Path string `query:"path" required:"true" maxLength:"4096" doc:"Path of the artifact, as the outcome lists it"`
+}
+
+// output are the operations whose answers are bytes.
+func (h *handler) output() {
+	bytes := map[string]*huma.Response{"200": {Description: "The bytes", Content: map[string]*huma.MediaType{"application/octet-stream": {Schema: &huma.Schema{Type: "string", Format: "binary"}}}}}
+	operation(h, huma.Operation{
+		OperationID: "get-output", Method: http.MethodGet, Path: "/v1/runs/{run}/output/{channel}", Summary: "Get the kept output of a run that has ended", Tags: []string{"runs"},
+		Description: "The first bytes, up to the run's output limit; the outcome says whether there were more.", Responses: bytes,
+		Errors: []int{http.StatusNotFound, http.StatusConflict},
+	}, func(ctx context.Context, id auth.Identity, in *outputPath) (*huma.StreamResponse, error) {
+		out, err := h.cfg.Server.Output(ctx, id, in.Run, in.Channel)
+		if err != nil {
+			return nil, err
+		}
+		return &huma.StreamResponse{Body: func(c huma.Context) {
+			defer out.Close()
+			c.SetHeader("Content-Type", "application/octet-stream")
+			_, _ = io.Copy(c.BodyWriter(), out) // the client has gone, or the disk fails: the length is not announced
+		}}, nil
+	})
+	operation(h, huma.Operation{
+		OperationID: "get-artifact", Method: http.MethodGet, Path: "/v1/runs/{run}/artifact", Summary: "Get an artifact of a run", Tags: []string{"runs"},
+		Description: "Ranges are served (RFC 9110 section 14). The answer is never shown as a page: it is what an untrusted program wrote.", Responses: bytes,
+		Errors: []int{http.StatusNotFound, http.StatusConflict},
+	}, func(ctx context.Context, id auth.Identity, in *artifactPath) (*huma.StreamResponse, error) {
+		f, a, err := h.cfg.Server.Artifact(ctx, id, in.Run, in.Path)
+		if err != nil {
+			return nil, err
+		}
+		info, err := f.Stat()
+		if err != nil {
+			f.Close()
+			return nil, err
+		}
+		return &huma.StreamResponse{Body: func(c huma.Context) {
+			defer f.Close()
+			r, w := humago.Unwrap(c)
+			w.Header().Set("Content-Type", "application/octet-stream")
+			w.Header().Set("Content-Disposition", "attachment")
+			if inert(a.MIME) {
+				w.Header().Set("Content-Type", a.MIME)
+			}
+			w.Header().Set("ETag", `"`+a.SHA256+`"`)
+			http.ServeContent(w, r, "", info.ModTime(), f)
+		}}, nil
+	})
+}
+
+// inert are types that no browser runs anything of.
+func inert(mime string) bool {
+	kind, _, _ := strings.Cut(mime, ";")
+	switch kind {
+	case "image/png", "image/jpeg", "image/gif", "image/webp", "text/plain", "text/csv", "application/json":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,136 @@
+package serve
+
+import (
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/silk-sandbox/silk/api"
+	"github.com/silk-sandbox/silk/broker"
+	"github.com/silk-sandbox/silk/run"
+)
+
+// liveRun is an accepted run that has not ended: what viewers read, and what the program reads while it runs.
+type liveRun struct {
+	session string
+	stream  *broker.Stream
+	input   *input
+	resize  chan run.Size // of one element: the newest size counts
+}
+
+// open makes the live part of an accepted run. Its stream takes frames from now on.
+func (s *Server) open(id, session string, outputBytes int64) (*liveRun, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l, ok := s.live[id]; ok {
+		return l, nil
+	}
+	stream, err := s.cfg.Broker.Open(id, broker.Limits{LogBytes: outputBytes})
+	if err != nil {
+		return nil, fmt.Errorf("open the stream of run %s: %w", id, err)
+	}
+	l := &liveRun{session: session, stream: stream, input: newInput(), resize: make(chan run.Size, 1)}
+	s.live[id] = l
+	s.tell(id, session)
+	return l, nil
+}
+
+func (s *Server) lookup(id string) (*liveRun, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l, ok := s.live[id]
+	return l, ok
+}
+
+// close publishes the end of a run and forgets its live part.
+func (s *Server) close(id string, out run.Outcome) error {
+	s.mu.Lock()
+	l, ok := s.live[id]
+	delete(s.live, id)
+	s.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	l.input.end()
+	if out.Kind == run.Violated {
+		l.stream.Publish(api.Frame{Type: api.FrameViolation, Rule: out.Rule, Syscall: out.Syscall, Detail: out.Argument})
+	}
+	l.stream.End(outcomeOf(out))
+	return s.cfg.Broker.Remove(id) // the record has the output
+}
+
+// inputBytes bounds what a client may send ahead of a program that does not read.
+const inputBytes = 1 << 20
+
+// errInputFull says that the program has not yet read what was sent before.
+var errInputFull = fmt.Errorf("%w: the program has not read the %d bytes of input before these", ErrState, inputBytes)
+
+// input is a program's input on its way from clients, of which there may be several, in the order of arrival. Reading blocks
+// until there is some; writing never does.
+type input struct {
+	mu     sync.Mutex
+	change *sync.Cond
+	data   []byte
+	ended  bool
+}
+
+func newInput() *input {
+	in := &input{}
+	in.change = sync.NewCond(&in.mu)
+	return in
+}
+
+func (in *input) write(p []byte) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	switch {
+	case in.ended:
+		return fmt.Errorf("%w: its input has ended", ErrState)
+	case len(in.data)+len(p) > inputBytes && len(in.data) > 0, len(p) > inputBytes:
+		return errInputFull
+	}
+	in.data = append(in.data, p...)
+	in.change.Broadcast()
+	return nil
+}
+
+// end lets the program see the end of its input, once it has read what came before.
+func (in *input) end() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.ended = true
+	in.change.Broadcast()
+}
+
+// Read implements io.Reader.
+func (in *input) Read(p []byte) (int, error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for len(in.data) == 0 && !in.ended {
+		in.change.Wait()
+	}
+	if len(in.data) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, in.data)
+	in.data = in.data[n:]
+	if len(in.data) == 0 {
+		in.data = nil
+	}
+	return n, nil
+}
+
+// setSize hands the newest size of a client's terminal to the run; one that nobody has taken yet is replaced.
+func (l *liveRun) setSize(size run.Size) {
+	for {
+		select {
+		case l.resize <- size:
+			return
+		default:
+		}
+		select {
+		case <-l.resize:
+		default:
+		}
+	}
+}

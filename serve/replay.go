@@ -1,0 +1,96 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/silk-sandbox/silk/api"
+	"github.com/silk-sandbox/silk/auth"
+	"github.com/silk-sandbox/silk/broker"
+)
+
+const (
+	replayBytes     = 32 << 10 // of one frame
+	replayTailBytes = 4 << 10  // of each channel for a viewer without a cursor, as the broker does
+)
+
+// Replay gives the frames of a run that has ended, from its record: what a viewer gets that comes too late for the broker. Order
+// between the channels and times are not kept.
+func (s *Server) Replay(ctx context.Context, id auth.Identity, runID string, cursor broker.Cursor, emit func(api.Frame) error) error {
+	r, err := s.Run(ctx, id, runID)
+	if err != nil {
+		return err
+	}
+	if r.Outcome == nil {
+		return fmt.Errorf("run %s: %w", runID, broker.ErrUnknownRun)
+	}
+	channels := []replayed{
+		{"stdout", cursor.Stdout, r.Outcome.Stdout},
+		{"stderr", cursor.Stderr, r.Outcome.Stderr},
+	}
+	for i := range channels {
+		c := &channels[i]
+		if cursor.Tail {
+			c.from = max(0, c.Bytes-replayTailBytes)
+		}
+		if c.from < 0 || c.from > c.Bytes {
+			return fmt.Errorf("%s of run %s from %d: %w", c.name, runID, c.from, broker.ErrCursor)
+		}
+	}
+	hello := api.Frame{Type: api.FrameHello, Run: runID, State: string(r.State), Profile: r.Profile, Driver: r.Outcome.Driver, TailFrom: &api.Tail{Stdout: channels[0].from, Stderr: channels[1].from}}
+	if err := emit(hello); err != nil {
+		return err
+	}
+	for _, c := range channels {
+		if err := s.replayChannel(ctx, id, runID, c, emit); err != nil {
+			return err
+		}
+	}
+	return emit(api.Frame{Type: api.FrameExit, Run: runID, Outcome: r.Outcome})
+}
+
+// replayed is one channel of a replay.
+type replayed struct {
+	name string
+	from int64
+	api.Channel
+}
+
+func (s *Server) replayChannel(ctx context.Context, id auth.Identity, runID string, c replayed, emit func(api.Frame) error) (err error) {
+	out, err := s.Output(ctx, id, runID, c.name)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	at := c.from
+	if n, err := io.CopyN(io.Discard, out, c.from); err == io.EOF { //nolint:errorlint // io.CopyN returns it as it is
+		at = max(n, c.from)
+	} else if err != nil {
+		return fmt.Errorf("read output: %w", err)
+	}
+	buf := make([]byte, replayBytes)
+	for {
+		n, err := io.ReadFull(out, buf)
+		if n > 0 {
+			offset := at
+			f := api.Frame{Type: api.FrameOutput, Run: runID, Channel: c.name, Offset: &offset}
+			f.SetBytes(buf[:n])
+			if err := emit(f); err != nil {
+				return err
+			}
+			at += int64(n)
+		}
+		if err == io.EOF || err == io.ErrUnexpectedEOF { //nolint:errorlint // io.ReadFull returns them as they are
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("read output: %w", err)
+		}
+	}
+	if at < c.Bytes {
+		from, to := at, c.Bytes
+		return emit(api.Frame{Type: api.FrameGap, Run: runID, Channel: c.name, From: &from, To: &to})
+	}
+	return nil
+}

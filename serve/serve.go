@@ -1,0 +1,102 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/silk-sandbox/silk/auth"
+	"github.com/silk-sandbox/silk/broker"
+	"github.com/silk-sandbox/silk/policy"
+	"github.com/silk-sandbox/silk/queue"
+	"github.com/silk-sandbox/silk/run"
+	"github.com/silk-sandbox/silk/store"
+)
+
+// Errors that doors turn into answers of their own.
+var (
+	ErrNotFound = errors.New("no such run")                                // or one that the identity may not see
+	ErrState    = errors.New("the run is not in a state that allows this") // input to a run that has ended, say
+)
+
+// DeniedError says that policy refuses a request whoever approves it. The run has ended already, and has a record.
+type DeniedError struct {
+	Run    string
+	Denial *policy.Denial
+}
+
+func (e *DeniedError) Error() string { return e.Denial.Error() }
+func (e *DeniedError) Unwrap() error { return e.Denial }
+
+// Config is what a [Server] is made of.
+type Config struct {
+	// Home is the state directory of Engine and DB. artifacts/ is in it.
+	Home   string
+	DB     *store.DB
+	Engine *run.Engine
+	Queue  *queue.Queue
+	Broker *broker.Broker
+
+	// Decide is the Engine's.
+	Decide func(policy.Request) (policy.Plan, error)
+
+	// Salvage is the Engine's.
+	Salvage run.Salvage
+
+	// ApprovalFor is how long a run waits for the owner before it is denied. 0: one hour.
+	ApprovalFor time.Duration
+
+	// OwnLocal is as in approval.Decision.
+	OwnLocal bool
+
+	// Logger is for operators. nil discards. Neither code nor output is ever logged.
+	Logger *slog.Logger
+}
+
+// Server is the one way in for every door. Safe for concurrent use.
+type Server struct {
+	cfg Config
+
+	mu       sync.Mutex
+	live     map[string]*liveRun              // runs that have not ended: their streams, and their inputs while they run
+	sessions map[string]map[*broker.Many]bool // who watches a session
+}
+
+// New checks cfg. [Server.Recover] comes next, then [Server.Work].
+func New(cfg Config) (*Server, error) {
+	if cfg.DB == nil || cfg.Engine == nil || cfg.Queue == nil || cfg.Broker == nil || cfg.Decide == nil || !filepath.IsAbs(cfg.Home) {
+		return nil, errors.New("configure server: DB, Engine, Queue, Broker, Decide and an absolute Home are needed")
+	}
+	if cfg.ApprovalFor == 0 {
+		cfg.ApprovalFor = time.Hour
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Server{cfg: cfg, live: map[string]*liveRun{}, sessions: map[string]map[*broker.Many]bool{}}, nil
+}
+
+// ArtifactsDir is the directory of the copies of artifacts, by run, inside a state directory.
+const ArtifactsDir = "artifacts"
+
+// visible finds an accepted run that id may see. Runs of others are as good as not there.
+func (s *Server) visible(ctx context.Context, id auth.Identity, run string) (queue.Entry, error) {
+	e, err := s.cfg.Queue.Get(ctx, run)
+	if errors.Is(err, queue.ErrNotFound) || err == nil && !id.Sees(e.Token) {
+		return queue.Entry{}, fmt.Errorf("run %q: %w", run, ErrNotFound)
+	}
+	return e, err
+}
+
+// controlled is visible for those who want to change something.
+func (s *Server) controlled(ctx context.Context, id auth.Identity, run string) (queue.Entry, error) {
+	e, err := s.visible(ctx, id, run)
+	if err == nil && !id.Controls(e.Token) {
+		return e, auth.ErrForbidden
+	}
+	return e, err
+}

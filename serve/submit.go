@@ -1,0 +1,178 @@
+package serve
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/silk-sandbox/silk/api"
+	"github.com/silk-sandbox/silk/approval"
+	"github.com/silk-sandbox/silk/auth"
+	"github.com/silk-sandbox/silk/policy"
+	"github.com/silk-sandbox/silk/queue"
+	"github.com/silk-sandbox/silk/record"
+	"github.com/silk-sandbox/silk/run"
+)
+
+// errNotCovered says that a grant that was there a moment ago is over.
+var errNotCovered = errors.New("no grant covers the request any more")
+
+// Submit accepts a run for id. It returns when the request is on the disk. A key makes the call repeatable: the same key with
+// the same request returns the run that was accepted first, and existed; with another request it is queue.ErrKeyReused. Other
+// errors: [*InvalidError], [*DeniedError], *queue.FullError, auth.ErrForbidden, and what the host does to it.
+func (s *Server) Submit(ctx context.Context, id auth.Identity, in api.RunRequest, key string) (_ api.Run, existed bool, err error) {
+	if !id.Can(auth.ActRun) {
+		return api.Run{}, false, auth.ErrForbidden
+	}
+	hash, err := hashOf(in)
+	if err != nil {
+		return api.Run{}, false, err
+	}
+	text, err := json.Marshal(in)
+	if err != nil {
+		return api.Run{}, false, fmt.Errorf("encode request: %w", err)
+	}
+	req, err := requestOf(in, policy.ClientAPI)
+	if err != nil {
+		return api.Run{}, false, err
+	}
+	if in.Session != "" {
+		if _, err := s.Session(ctx, id, in.Session); err != nil {
+			return api.Run{}, false, err
+		}
+	}
+	sub := queue.Submission{
+		Run: newID(), Token: id.Token, Session: in.Session, Key: key, Hash: hash, Request: text, MaxQueued: id.MaxQueued, MaxRunning: id.MaxRunning,
+	}
+	plan, err := s.cfg.Decide(req)
+	var denial *policy.Denial
+	switch {
+	case errors.As(err, &denial) && denial.Rule == policy.RuleApproval && plan.Profile != "":
+		sub.Pending = true
+	case errors.As(err, &denial):
+		return api.Run{}, false, s.deny(ctx, id, sub.Run, req, denial)
+	case err != nil:
+		return api.Run{}, false, invalid(err)
+	}
+	sub.Need = queue.Need{MemoryBytes: plan.Limits.MemoryBytes, CPUs: plan.Limits.CPUs}
+	entry, existed, err := s.accept(ctx, sub, plan, denial)
+	if err != nil {
+		return api.Run{}, false, err
+	}
+	if !existed {
+		if err := s.announce(entry, plan, denial); err != nil {
+			return api.Run{}, false, err
+		}
+	}
+	r, err := s.runOf(ctx, entry)
+	return r, existed, err
+}
+
+// accept writes the row, and the question to the owner beside it if an approval is needed and no earlier grant covers the request.
+func (s *Server) accept(ctx context.Context, sub queue.Submission, plan policy.Plan, denial *policy.Denial) (queue.Entry, bool, error) {
+	if !sub.Pending {
+		return s.cfg.Queue.Submit(ctx, sub, nil)
+	}
+	use := approval.Use{Run: sub.Run, Token: sub.Token, Hash: sub.Hash}
+	covered := sub
+	covered.Pending = false
+	entry, existed, err := s.cfg.Queue.Submit(ctx, covered, func(tx *sql.Tx) error {
+		if _, ok, err := approval.Covered(ctx, tx, use); err != nil || ok {
+			return err
+		}
+		return errNotCovered
+	})
+	if !errors.Is(err, errNotCovered) {
+		return entry, existed, err
+	}
+	ask, err := s.ask(sub, plan, denial)
+	if err != nil {
+		return queue.Entry{}, false, err
+	}
+	return s.cfg.Queue.Submit(ctx, sub, func(tx *sql.Tx) error {
+		_, err := approval.Ask(ctx, tx, ask)
+		return err
+	})
+}
+
+func (s *Server) ask(sub queue.Submission, plan policy.Plan, denial *policy.Denial) (approval.Request, error) {
+	text, err := json.Marshal(plan)
+	if err != nil {
+		return approval.Request{}, fmt.Errorf("encode plan: %w", err)
+	}
+	now := time.Now()
+	ask := approval.Request{
+		Run: sub.Run, Hash: sub.Hash, Token: sub.Token, Rule: denial.Rule, Detail: denial.Detail, Plan: text, At: now, Expires: now.Add(s.cfg.ApprovalFor),
+		Subject: approval.Subject(plan.Profile, ""),
+	}
+	if plan.Code != nil {
+		ask.Code, ask.CodeSHA256 = string(plan.Code.Bytes), plan.Code.SHA256
+		ask.Subject = approval.Subject(plan.Profile, plan.Code.Name)
+	}
+	return ask, nil
+}
+
+// announce opens the stream of a run that was just accepted.
+func (s *Server) announce(e queue.Entry, plan policy.Plan, denial *policy.Denial) error {
+	l, err := s.open(e.Run, e.Session, plan.Limits.OutputBytes)
+	if err != nil {
+		return err
+	}
+	l.stream.Describe(plan.Profile, "")
+	if e.State == queue.Pending {
+		detail := "the owner decides"
+		if denial != nil {
+			detail = denial.Detail
+		}
+		l.stream.Publish(api.Frame{Type: api.FrameApproval, State: string(approval.Pending), Detail: detail})
+		return nil
+	}
+	s.publishPosition(l, e.Run)
+	return nil
+}
+
+func (s *Server) publishPosition(l *liveRun, id string) {
+	if position, eta, ok := s.cfg.Queue.Position(id); ok {
+		l.stream.Publish(api.Frame{Type: api.FrameQueued, Position: position, EtaMs: max(0, eta.Milliseconds())})
+	}
+}
+
+// deny ends a request that policy refuses, with a record.
+func (s *Server) deny(ctx context.Context, id auth.Identity, runID string, req policy.Request, denial *policy.Denial) error {
+	io := run.IO{Run: runID, Decisions: []record.Decision{askedBy(id.Token)}}
+	if _, err := s.cfg.Engine.Refuse(ctx, req, io, run.ReasonUsage, denial); err != nil {
+		return err
+	}
+	return &DeniedError{runID, denial}
+}
+
+func askedBy(token string) record.Decision {
+	return record.Decision{What: "asked by", Text: "token " + token}
+}
+
+// invalid turns what policy says of a request that makes no sense into what clients see.
+func invalid(err error) error {
+	var unread *policy.RequestError
+	if !errors.As(err, &unread) {
+		return err
+	}
+	e := &InvalidError{}
+	for _, f := range unread.Faults {
+		e.Faults = append(e.Faults, Fault{"body", f})
+	}
+	return e
+}
+
+// hashOf names a request: SHA-256 of its canonical JSON. The session is not a part of it.
+func hashOf(in api.RunRequest) (string, error) {
+	in.Session = ""
+	return record.Hash(in)
+}
+
+func newID() string { return ulid.MustNew(ulid.Now(), rand.Reader).String() }

@@ -1,0 +1,292 @@
+package serve
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/silk-sandbox/silk/api"
+	"github.com/silk-sandbox/silk/approval"
+	"github.com/silk-sandbox/silk/auth"
+	"github.com/silk-sandbox/silk/broker"
+	"github.com/silk-sandbox/silk/policy"
+	"github.com/silk-sandbox/silk/queue"
+	"github.com/silk-sandbox/silk/record"
+)
+
+// Run returns one run.
+func (s *Server) Run(ctx context.Context, id auth.Identity, runID string) (api.Run, error) {
+	e, err := s.visible(ctx, id, runID)
+	if err == nil {
+		return s.runOf(ctx, e)
+	}
+	if !errors.Is(err, ErrNotFound) || !id.Can(auth.ActViewAll) {
+		return api.Run{}, err
+	}
+	// A run of the command line has a record and no request.
+	entry, err := s.recordOf(ctx, runID)
+	return runFromRecord(entry.Record), err
+}
+
+// recordOf is the record with exactly this id.
+func (s *Server) recordOf(ctx context.Context, runID string) (record.Entry, error) {
+	entry, err := record.Get(ctx, s.cfg.DB, runID)
+	if errors.Is(err, record.ErrNotFound) || err == nil && entry.Record.Run != runID || errors.As(err, new(*record.AmbiguousError)) {
+		return record.Entry{}, fmt.Errorf("run %q: %w", runID, ErrNotFound)
+	}
+	return entry, err
+}
+
+// Record returns the record of a run that has started or ended.
+func (s *Server) Record(ctx context.Context, id auth.Identity, runID string) (record.Entry, error) {
+	if _, err := s.Run(ctx, id, runID); err != nil {
+		return record.Entry{}, err
+	}
+	entry, err := s.recordOf(ctx, runID)
+	if errors.Is(err, ErrNotFound) {
+		err = fmt.Errorf("%w: it has no record before it starts", ErrState)
+	}
+	return entry, err
+}
+
+// runOf is what a client sees of a row, and of the record if there is one.
+func (s *Server) runOf(ctx context.Context, e queue.Entry) (api.Run, error) {
+	r := api.Run{
+		ID: e.Run, State: api.State(e.State), Client: "api", Session: e.Session, Hash: e.Hash,
+		AcceptedAtMs: ms(e.AcceptedAt), StartedAtMs: ms(e.StartedAt), EndedAtMs: ms(e.EndedAt),
+	}
+	entry, err := s.recordOf(ctx, e.Run)
+	switch {
+	case err == nil:
+		known := runFromRecord(entry.Record)
+		r.Profile, r.Client, r.Command = known.Profile, known.Client, known.Command
+		if e.State == queue.Ended {
+			r.Outcome = known.Outcome
+		}
+		return r, nil
+	case !errors.Is(err, ErrNotFound):
+		return r, err
+	}
+	if _, req, err := decode(e); err == nil {
+		r.Profile = policy.ProfileFor(req)
+	}
+	if position, eta, ok := s.cfg.Queue.Position(e.Run); ok {
+		r.Position, r.EtaMs = position, max(0, eta.Milliseconds())
+	}
+	return r, nil
+}
+
+func runFromRecord(r record.Record) api.Run {
+	state := api.StateRunning
+	if r.Outcome.Kind != "" {
+		state = api.StateEnded
+	}
+	return api.Run{
+		ID: r.Run, State: state, Profile: r.Profile, Client: r.Client, Command: r.Command,
+		AcceptedAtMs: r.StartedAtMs, StartedAtMs: r.StartedAtMs, EndedAtMs: r.EndedAtMs, Outcome: recordedOutcome(r),
+	}
+}
+
+func ms(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+// Filter chooses runs of a list.
+type Filter struct {
+	State   api.State
+	Outcome string
+	Profile string
+	Session string
+	Cursor  string // id of the last run of the page before
+	Limit   int    // at most; 0: 50
+}
+
+// Runs lists runs, the newest first: those of id, or of all if it may see them.
+func (s *Server) Runs(ctx context.Context, id auth.Identity, f Filter) (api.Page[api.Run], error) {
+	if !id.Can(auth.ActView) {
+		return api.Page[api.Run]{}, auth.ErrForbidden
+	}
+	const defaultLimit, maxLimit = 50, 500
+	limit := min(f.Limit, maxLimit)
+	if limit <= 0 {
+		limit = defaultLimit
+	}
+	page := api.Page[api.Run]{Items: []api.Run{}}
+	ids, err := s.list(ctx, id, f, limit+1)
+	if err != nil {
+		return page, err
+	}
+	if len(ids) > limit {
+		ids = ids[:limit]
+		page.Next = ids[limit-1]
+	}
+	for _, runID := range ids {
+		r, err := s.Run(ctx, id, runID)
+		if errors.Is(err, ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return page, err
+		}
+		page.Items = append(page.Items, r)
+	}
+	return page, nil
+}
+
+// list returns the ids of runs: those with a request, and those of the command line, which have only a record.
+func (s *Server) list(ctx context.Context, id auth.Identity, f Filter, limit int) (ids []string, err error) {
+	text := `SELECT id FROM (
+		SELECT run AS id, q.token AS token, q.session AS session, q.state AS state, coalesce(r.profile, '') AS profile, coalesce(r.outcome, '') AS outcome
+			FROM requests q LEFT JOIN runs r ON r.id = q.run
+		UNION ALL
+		SELECT id, '', '', CASE WHEN outcome = '' THEN 'running' ELSE 'ended' END, profile, outcome FROM runs WHERE id NOT IN (SELECT run FROM requests)
+	) WHERE TRUE`
+	var args []any
+	add := func(cond string, arg any) { text, args = text+" AND "+cond, append(args, arg) }
+	if !id.Can(auth.ActViewAll) {
+		add("token = ?", id.Token)
+	}
+	for _, c := range []struct{ column, value string }{{"state", string(f.State)}, {"outcome", f.Outcome}, {"profile", f.Profile}, {"session", f.Session}} {
+		if c.value != "" {
+			add(c.column+" = ?", c.value)
+		}
+	}
+	if f.Cursor != "" {
+		add("id < ?", f.Cursor)
+	}
+	rows, err := s.cfg.DB.QueryContext(ctx, text+" ORDER BY id DESC LIMIT ?", append(args, limit)...)
+	if err != nil {
+		return nil, fmt.Errorf("list runs: %w", err)
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var runID string
+		if err := rows.Scan(&runID); err != nil {
+			return nil, fmt.Errorf("list runs: %w", err)
+		}
+		ids = append(ids, runID)
+	}
+	return ids, rows.Err()
+}
+
+// Stream attaches a viewer to a run. A run that has ended a while ago is broker.ErrUnknownRun: its record has everything.
+func (s *Server) Stream(ctx context.Context, id auth.Identity, runID string, cursor broker.Cursor) (*broker.Viewer, error) {
+	if _, err := s.visible(ctx, id, runID); err != nil {
+		return nil, err
+	}
+	return s.cfg.Broker.View(ctx, runID, cursor)
+}
+
+// Output opens what is kept of one channel of a run that has ended. The caller closes it.
+func (s *Server) Output(ctx context.Context, id auth.Identity, runID, channel string) (io.ReadCloser, error) {
+	r, err := s.Run(ctx, id, runID)
+	if err != nil {
+		return nil, err
+	}
+	if r.State != api.StateEnded {
+		return nil, fmt.Errorf("%w: it has not ended; its stream has the output so far", ErrState)
+	}
+	return record.Output(ctx, s.cfg.DB, s.cfg.Home, runID, channel)
+}
+
+// Artifact opens the copy of an artifact. Only what the record lists is opened, and never through a link.
+func (s *Server) Artifact(ctx context.Context, id auth.Identity, runID, name string) (*os.File, api.Artifact, error) {
+	r, err := s.Run(ctx, id, runID)
+	if err != nil {
+		return nil, api.Artifact{}, err
+	}
+	if r.Outcome == nil {
+		return nil, api.Artifact{}, fmt.Errorf("%w: it has not ended", ErrState)
+	}
+	i := slices.IndexFunc(r.Outcome.Artifacts, func(a api.Artifact) bool { return a.Path == name && a.Type == "file" && a.Omitted == "" })
+	if i < 0 {
+		return nil, api.Artifact{}, fmt.Errorf("artifact %q of run %s: %w", name, runID, ErrNotFound)
+	}
+	root, err := os.OpenRoot(filepath.Join(s.cfg.Home, ArtifactsDir, runID))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, api.Artifact{}, fmt.Errorf("artifact %q of run %s is not kept any more: %w", name, runID, ErrNotFound)
+	}
+	if err != nil {
+		return nil, api.Artifact{}, fmt.Errorf("open artifacts of run %s: %w", runID, err)
+	}
+	defer root.Close()
+	f, err := root.Open(filepath.FromSlash(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, api.Artifact{}, fmt.Errorf("artifact %q of run %s is not kept any more: %w", name, runID, ErrNotFound)
+	}
+	return f, r.Outcome.Artifacts[i], err
+}
+
+// Session returns a session of id's, or of anybody's if it may see them.
+func (s *Server) Session(ctx context.Context, id auth.Identity, session string) (api.Session, error) {
+	var token string
+	out := api.Session{ID: session}
+	err := s.cfg.DB.QueryRowContext(ctx, "SELECT token, name, created_at FROM sessions WHERE id = ?", session).Scan(&token, &out.Name, &out.CreatedAtMs)
+	if errors.Is(err, sql.ErrNoRows) || err == nil && !id.Sees(token) {
+		return api.Session{}, fmt.Errorf("session %q: %w", session, ErrNotFound)
+	}
+	return out, err
+}
+
+// NewSession makes a session.
+func (s *Server) NewSession(ctx context.Context, id auth.Identity, in api.NewSession) (api.Session, error) {
+	if !id.Can(auth.ActRun) {
+		return api.Session{}, auth.ErrForbidden
+	}
+	out := api.Session{ID: newID(), Name: strings.ToValidUTF8(in.Name, "\ufffd"), CreatedAtMs: time.Now().UnixMilli()}
+	err := s.cfg.DB.Update(ctx, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "INSERT INTO sessions (id, token, name, created_at) VALUES (?, ?, ?, ?)", out.ID, id.Token, out.Name, out.CreatedAtMs)
+		return err
+	})
+	return out, err
+}
+
+// Approvals lists what waits, or waited, for the owner.
+func (s *Server) Approvals(ctx context.Context, id auth.Identity, f approval.Filter) ([]api.Approval, error) {
+	if !id.Can(auth.ActDecide) {
+		return nil, auth.ErrForbidden
+	}
+	list, err := approval.List(ctx, s.cfg.DB, f)
+	out := make([]api.Approval, len(list))
+	for i, a := range list {
+		out[i] = approvalOf(a)
+		out[i].Plan, out[i].Code = nil, ""
+	}
+	return out, err
+}
+
+// Approval returns one, with plan, code and the difference to the last version that was approved.
+func (s *Server) Approval(ctx context.Context, id auth.Identity, runID string) (api.Approval, error) {
+	if !id.Can(auth.ActDecide) {
+		return api.Approval{}, auth.ErrForbidden
+	}
+	a, err := approval.Get(ctx, s.cfg.DB, runID)
+	if err != nil {
+		return api.Approval{}, err
+	}
+	out := approvalOf(a)
+	if before, ok, err := approval.Previous(ctx, s.cfg.DB, a.Subject); err != nil {
+		return out, err
+	} else if ok {
+		out.Diff = approval.Diff(before, a)
+	}
+	return out, nil
+}
+
+func approvalOf(a approval.Approval) api.Approval {
+	return api.Approval{
+		Run: a.Run, State: string(a.State), Hash: a.Hash, Rule: a.Rule, Detail: a.Detail, Token: a.Token, Plan: a.Plan, Code: a.Code, Omitted: a.Omitted,
+		RequestedAtMs: ms(a.Requested), ExpiresAtMs: ms(a.Expires), DecidedAtMs: ms(a.Decided), DecidedBy: a.DecidedBy, ValidUntilMs: ms(a.ValidUntil),
+	}
+}

@@ -1,0 +1,117 @@
+package serve
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/silk-sandbox/silk/api"
+	"github.com/silk-sandbox/silk/approval"
+	"github.com/silk-sandbox/silk/internal/logkey"
+	"github.com/silk-sandbox/silk/policy"
+	"github.com/silk-sandbox/silk/queue"
+	"github.com/silk-sandbox/silk/record"
+	"github.com/silk-sandbox/silk/run"
+)
+
+// endTimeout bounds what is written when a run has ended, whatever became of its context.
+const endTimeout = 10 * time.Second
+
+// Work runs what is queued until ctx ends, and then waits for the runs that it has begun, as long as the queue gives them.
+func (s *Server) Work(ctx context.Context) error { return s.cfg.Queue.Work(ctx, s.do) }
+
+// do is one run. When it returns without an error, the run has ended in the record and in the queue.
+func (s *Server) do(ctx context.Context, e queue.Entry) error {
+	in, req, err := decode(e)
+	if err != nil {
+		return s.finish(ctx, e.Run, policy.Request{Client: policy.ClientAPI}, run.ReasonHost, err)
+	}
+	decisions, err := s.approved(ctx, e, &req)
+	if err != nil {
+		return s.finish(ctx, e.Run, req, run.ReasonHost, err)
+	}
+	l, err := s.open(e.Run, e.Session, req.Limits.OutputBytes)
+	if err != nil {
+		return err
+	}
+	io := run.IO{
+		Run: e.Run, Decisions: append([]record.Decision{askedBy(e.Token)}, decisions...), OmitText: true,
+		Artifacts: filepath.Join(s.cfg.Home, ArtifactsDir, e.Run),
+		OnStart: func(started run.Started) {
+			l.stream.Describe(started.Profile, started.Driver)
+			now := time.Now().UnixMilli()
+			l.stream.Publish(api.Frame{Type: api.FrameStarted, AtMs: &now})
+		},
+		OnFrame: func(f run.Frame) { l.stream.Output(f.Channel, f.Offset, f.Seq, f.At, f.Data) },
+		Stdin:   inputOf(in, l),
+	}
+	if in.Terminal != nil {
+		l.setSize(run.Size{Columns: in.Terminal.Columns, Rows: in.Terminal.Rows})
+		io.Resize = l.resize
+	}
+	out, err := s.cfg.Engine.Run(ctx, req, io)
+	if err != nil {
+		s.cfg.Logger.Error("run", logkey.Run, e.Run, logkey.Error, err)
+	}
+	return s.end(ctx, e.Run, out)
+}
+
+// inputOf is what the program reads: the input that came with the request, or what clients send while it runs.
+func inputOf(in api.RunRequest, l *liveRun) io.Reader {
+	if in.Stdin != nil {
+		return strings.NewReader(*in.Stdin)
+	}
+	return l.input
+}
+
+func decode(e queue.Entry) (in api.RunRequest, req policy.Request, err error) {
+	if err := json.Unmarshal(e.Request, &in); err != nil {
+		return in, req, fmt.Errorf("decode the request of run %s: %w", e.Run, err)
+	}
+	req, err = requestOf(in, policy.ClientAPI)
+	return in, req, err
+}
+
+// approved puts the owner's approval into req if the run needed one, and says whose it was. The engine compares it with the
+// plan once more: a profile that has changed since makes another plan, which nobody has approved.
+func (s *Server) approved(ctx context.Context, e queue.Entry, req *policy.Request) ([]record.Decision, error) {
+	plan, err := s.cfg.Decide(*req)
+	var denial *policy.Denial
+	if !errors.As(err, &denial) || denial.Rule != policy.RuleApproval {
+		return nil, nil // the engine says what is wrong, if anything is
+	}
+	a, err := approval.Get(ctx, s.cfg.DB, e.Run)
+	if errors.Is(err, approval.ErrNotFound) { // accepted under a grant for the same request
+		err = s.cfg.DB.View(ctx, func(tx *sql.Tx) (err error) {
+			a, _, err = approval.Covering(ctx, tx, approval.Use{Run: e.Run, Token: e.Token, Hash: e.Hash, At: e.AcceptedAt})
+			return err
+		})
+	}
+	if err != nil || a.State != approval.Granted || a.Hash != e.Hash {
+		return nil, err
+	}
+	req.Approve = plan.Hash()
+	return []record.Decision{{What: "approval", Text: fmt.Sprintf("%s, granted by token %s at %s", denial.Detail, a.DecidedBy, a.Decided.UTC().Format(time.RFC3339))}}, nil
+}
+
+// finish ends a run that never came to the engine.
+func (s *Server) finish(ctx context.Context, id string, req policy.Request, reason run.Reason, cause error) error {
+	out, err := s.cfg.Engine.Refuse(ctx, req, run.IO{Run: id}, reason, cause)
+	if err != nil {
+		return err
+	}
+	return s.end(ctx, id, out)
+}
+
+// end writes that a run has ended and tells its viewers.
+func (s *Server) end(ctx context.Context, id string, out run.Outcome) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	return errors.Join(s.cfg.Queue.Done(ctx, id, nil), s.close(id, out))
+}
