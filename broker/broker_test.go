@@ -195,9 +195,9 @@ func TestEndedRunsAreForgotten(t *testing.T) {
 		s := open(t, b, "r", Limits{})
 		s.Output("stdout", 0, 1, 0, []byte("x\n"))
 		s.End(api.Outcome{})
-		time.Sleep(defaultKeep - time.Second)
+		<-time.After(defaultKeep - time.Second)
 		v := view(t, b, "r", Cursor{})
-		time.Sleep(2 * time.Second)
+		<-time.After(2 * time.Second)
 		if _, err := b.View(t.Context(), "r", Cursor{}); !errors.Is(err, ErrUnknownRun) {
 			t.Errorf("after a minute: %v", err)
 		}

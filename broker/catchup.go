@@ -58,13 +58,13 @@ func (v *Viewer) catchUp() (frame []byte, _ need, ok bool) {
 // other are joined.
 func (v *Viewer) readLog() []byte {
 	s := v.stream
-	s.mu.Lock()
+	s.mu.RLock()
 	file, stop := s.log.file, s.ring.log // what lies beyond is in the ring, and perhaps with it what the log has not
 	if f, ok := s.kept.after(v.news); ok && f.log > v.logAt {
 		stop = min(stop, f.log)
 	}
+	s.mu.RUnlock()
 	off, pos := v.off, v.logAt
-	s.mu.Unlock()
 
 	buffer := readBuffers.Get().(*[readBytes]byte)
 	defer readBuffers.Put(buffer)
@@ -103,8 +103,6 @@ func (v *Viewer) readLog() []byte {
 		}
 		b, pos = b[size:], pos+int64(size)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	v.logAt, v.off = pos, off
 	switch {
 	case p != nil:
@@ -118,10 +116,11 @@ func (v *Viewer) readLog() []byte {
 
 // lostLog gives up a log that cannot be read; gap frames say what the viewer misses.
 func (v *Viewer) lostLog(faults ...error) {
+	v.noLog = true
 	s := v.stream
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if v.noLog = true; !v.closed { // else the file was closed under it
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if !v.closed { // else the file was closed under it
 		s.broker.stats.logFaults.Add(1)
 		s.broker.warn("read log of output", s.run, errors.Join(faults...))
 	}

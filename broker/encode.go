@@ -1,10 +1,14 @@
 package broker
 
 import (
+	"bytes"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"math/bits"
 	"strconv"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -45,8 +49,9 @@ func (s stamp) later(t stamp) stamp { return stamp{max(s.seq, t.seq), max(s.at, 
 // encodeOutput is the frame of p, which begins at offset. It is what json.Marshal makes of an api.Frame, only several times
 // faster, and without escapes that only HTML needs.
 func encodeOutput(run string, c channel, at stamp, offset int64, p []byte) []byte {
-	text, size := asText(p)
-	b := make([]byte, 0, 160+len(run)+size)
+	buffer := encoders.Get().(*[]byte)
+	defer encoders.Put(buffer)
+	b := (*buffer)[:0]
 	b = append(b, `{"type":"output","run":"`...)
 	b = append(b, run...)
 	b = append(b, `","seq":`...)
@@ -57,53 +62,41 @@ func encodeOutput(run string, c channel, at stamp, offset int64, p []byte) []byt
 	b = append(b, c.String()...)
 	b = append(b, `","offset":`...)
 	b = strconv.AppendInt(b, offset, 10)
-	if text {
-		b = append(b, `,"data":"`...)
-		b = appendEscaped(b, p)
-	} else {
-		b = append(b, `,"b64":"`...)
-		b = base64.StdEncoding.AppendEncode(b, p)
-	}
-	return append(b, `"}`...)
+	b = append(appendPayload(b, p), '}')
+	*buffer = b
+	return bytes.Clone(b) // exactly as long as needed: it is kept
 }
 
-// asText says whether p goes as a string, and how long it is then, or as base64. What is not UTF-8 cannot be a string, and
-// what is mostly control characters, which are escaped into six bytes each, should not: a frame of 32 KiB of zeros would
-// have 192 KiB, and what bounds the memory of a stream counts on frames that are at most twice as long as their payload.
-func asText(p []byte) (text bool, size int) {
-	for _, c := range p {
-		size += int(escapedLength[c])
-	}
-	if utf8.Valid(p) && (len(p) <= 1<<10 || size <= 2*len(p)) {
-		return true, size
-	}
-	return false, base64.StdEncoding.EncodedLen(len(p))
-}
+// encoders saves busy streams from growing a buffer for each frame.
+var encoders = sync.Pool{New: func() any { return new([]byte) }}
 
-// escapedLength is the length of each byte in a JSON string: RFC 8259 section 7.
-var escapedLength = func() (n [256]uint8) {
-	for c := range n {
-		switch {
-		case c == '"', c == '\\', c == '\n', c == '\r', c == '\t':
-			n[c] = 2
-		case c < ' ':
-			n[c] = 6
-		default:
-			n[c] = 1
+// appendPayload appends the last field of an output frame. What is not UTF-8 cannot be a string, and what is mostly control
+// characters, which are escaped into six bytes each, should not: a frame of 32 KiB of zeros would have 192 KiB, and what bounds
+// the memory of a stream counts on frames that are at most twice as long as their payload.
+func appendPayload(b, p []byte) []byte {
+	start := len(b)
+	if utf8.Valid(p) {
+		b = appendEscaped(append(b, `,"data":"`...), p)
+		if n := len(b) - start; len(p) <= 1<<10 || n <= 2*len(p)+16 {
+			return append(b, '"')
 		}
 	}
-	return n
-}()
+	b = append(b[:start], `,"b64":"`...)
+	b = base64.StdEncoding.AppendEncode(b, p)
+	return append(b, '"')
+}
 
+// appendEscaped appends p as the inside of a JSON string: RFC 8259 section 7.
 func appendEscaped(b, p []byte) []byte {
 	const hex = "0123456789abcdef"
-	from := 0
-	for i, c := range p {
-		if escapedLength[c] == 1 {
-			continue
+	for {
+		n := plain(p)
+		b = append(b, p[:n]...)
+		if n == len(p) {
+			return b
 		}
-		b = append(b, p[from:i]...)
-		from = i + 1
+		c := p[n]
+		p = p[n+1:]
 		switch c {
 		case '\n':
 			b = append(b, '\\', 'n')
@@ -117,7 +110,26 @@ func appendEscaped(b, p []byte) []byte {
 			b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
 		}
 	}
-	return append(b, p[from:]...)
+}
+
+// plain is how many bytes at the begin of p need no escape. It looks at eight at a time: where a byte of x is smaller than n, at most
+// 128, (x - n) &^ x has the highest bit of that byte set, and of bytes after it perhaps too (Warren, Hacker's Delight, section 6-1).
+func plain(p []byte) int {
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	i := 0
+	for ; i+8 <= len(p); i += 8 {
+		x := binary.LittleEndian.Uint64(p[i:])
+		quote, slash := x^ones*'"', x^ones*'\\'
+		if found := ((x-ones*' ')&^x | (quote-ones)&^quote | (slash-ones)&^slash) & high; found != 0 {
+			return i + bits.TrailingZeros64(found)/8
+		}
+	}
+	for ; i < len(p); i++ {
+		if c := p[i]; c < ' ' || c == '"' || c == '\\' {
+			return i
+		}
+	}
+	return i
 }
 
 // cutOutput is the rest of an output frame from a later offset on.

@@ -125,7 +125,7 @@ func TestManyChanges(t *testing.T) {
 		add("a", Cursor{Stdout: 2}, nil) // the client was not sure
 		expect("a hello", "a exit")
 		c.Output("stdout", 6, 4, 0, []byte("4"))
-		time.Sleep(partWait)
+		<-time.After(partWait)
 		expect("c output")
 		m.Close()
 		synctest.Wait()
@@ -186,7 +186,7 @@ func TestContexts(t *testing.T) {
 				t.Errorf("after a wait: %s, %v", frame, err)
 			}
 		}
-		if got := len(s.waiting); got > 1 { // the viewer of many may be woken again
+		if got := s.waiting.count.Load(); got > 1 { // the viewer of many may be woken again
 			t.Errorf("%d are waiting", got)
 		}
 		cancel()

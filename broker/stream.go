@@ -8,11 +8,6 @@ import (
 	"github.com/silk-sandbox/silk/internal/logkey"
 )
 
-const (
-	crowd     = 8                // so many viewers are woken by the writer itself
-	crowdWait = time.Millisecond // more of them are woken together, that much later
-)
-
 // The states of a run in hello.
 const (
 	statePending = "pending"
@@ -30,7 +25,7 @@ type Stream struct {
 
 	w writer // has a lock of its own, which is taken before mu and never by viewers
 
-	mu      sync.Mutex
+	mu      sync.RWMutex // viewers share it while they read, so that a thousand of them do not queue before the writer
 	state   string
 	profile string
 	driver  string
@@ -41,12 +36,10 @@ type Stream struct {
 	exit    []byte
 	shutErr error // why there will be no exit frame
 
-	viewers    int
-	waiting    []*Viewer
-	crowdTimer *time.Timer // nil: never needed
-	crowdArmed bool
-	gone       bool        // the broker has forgotten it
-	leave      *time.Timer // of the broker, under its lock
+	viewers int
+	waiting waitList
+	gone    bool        // the broker has forgotten it
+	leave   *time.Timer // of the broker, under its lock
 }
 
 func newStream(b *Broker, run string, limits Limits) *Stream {
@@ -111,7 +104,7 @@ func (s *Stream) End(outcome api.Outcome) {
 	s.mu.Lock()
 	s.state, s.exit = stateEnded, frame
 	s.broker.stats.frames.Add(1)
-	s.wake()
+	s.waiting.wake()
 	s.mu.Unlock()
 	s.w.mu.Unlock()
 	s.broker.retire(s)
@@ -122,42 +115,7 @@ func (s *Stream) push(e entry) {
 	e.log = s.log.length()
 	s.ring.push(e)
 	s.broker.stats.frames.Add(1)
-	s.wake()
-}
-
-// wake calls the viewers that wait. A few are called at once. More than crowd are called together and a little later, by a
-// timer's goroutine: the program is not to pay for each of a thousand viewers at each line. mu is held.
-func (s *Stream) wake() {
-	switch {
-	case len(s.waiting) == 0:
-	case len(s.waiting) <= crowd:
-		for i, v := range s.waiting {
-			v.waits = false
-			v.wake()
-			s.waiting[i] = nil
-		}
-		s.waiting = s.waiting[:0]
-	case s.crowdArmed:
-	case s.crowdTimer == nil:
-		s.crowdTimer = time.AfterFunc(crowdWait, s.wakeCrowd)
-		s.crowdArmed = true
-	default:
-		s.crowdTimer.Reset(crowdWait)
-		s.crowdArmed = true
-	}
-}
-
-func (s *Stream) wakeCrowd() {
-	s.mu.Lock()
-	all := s.waiting
-	s.waiting, s.crowdArmed = nil, false
-	for _, v := range all {
-		v.waits = false
-	}
-	s.mu.Unlock()
-	for _, v := range all {
-		v.wake()
-	}
+	s.waiting.wake()
 }
 
 // bytes is about the memory of a stream.
@@ -178,7 +136,7 @@ func (s *Stream) shut() error {
 	s.w.mu.Unlock()
 	s.mu.Lock()
 	s.shutErr = ErrClosed
-	s.wake()
+	s.waiting.wake()
 	s.mu.Unlock()
 	return s.forget()
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/silk-sandbox/silk/api"
 )
@@ -25,19 +24,19 @@ type Viewer struct {
 	many   *Many         // called instead of bell; nil: not one of many
 	stop   func() bool   // of the context of View
 
-	queue [][]byte // frames that come before all others
-	done  bool     // the exit frame was returned
+	// Of the goroutine that calls Next.
+	queue [][]byte        // frames that come before all others
+	off   [channels]int64 // the next byte of each channel
+	next  uint64          // the next frame of the ring
+	news  uint64          // frames that are not output are of interest from this one on
+	stamp stamp           // of the last output that came from the log or the tail
+	logAt int64           // how far the log was read
+	noLog bool            // it cannot be read any more
+	done  bool            // the exit frame was returned
 
-	// Guarded by stream.mu.
-	off    [channels]int64 // the next byte of each channel
-	next   uint64          // the next frame of the ring
-	news   uint64          // frames that are not output are of interest from this one on
-	stamp  stamp           // of the last output that came from the log or the tail
-	logAt  int64           // how far the log was read
-	noLog  bool            // it cannot be read any more
-	waits  bool            // is in stream.waiting
-	queued bool            // is in many.ready; guarded by many.mu
-	closed bool
+	closed bool // under stream.mu
+	waits  bool // is in stream.waiting, under its lock
+	queued bool // is in many.ready, under its lock
 }
 
 // View attaches a viewer to a run that is live or has ended a short time ago. The end of ctx closes it, as [Viewer.Close] does.
@@ -114,10 +113,7 @@ func (v *Viewer) Close() {
 		return
 	}
 	v.closed = true
-	if i := slices.Index(s.waiting, v); i >= 0 {
-		s.waiting = slices.Delete(s.waiting, i, i+1)
-	}
-	v.waits = false
+	s.waiting.remove(v)
 	v.wake() // Next may wait in another goroutine
 	s.viewers--
 	s.broker.stats.viewers.Add(-1)
@@ -175,11 +171,11 @@ const (
 	nothing             // wait
 )
 
-// step takes one step under the lock of the stream.
+// step takes one step, and shares the lock of the stream with other viewers.
 func (v *Viewer) step() ([]byte, need, error) {
 	s := v.stream
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
 	if v.closed {
 		return nil, again, ErrClosed
 	}
@@ -223,14 +219,11 @@ func (v *Viewer) step() ([]byte, need, error) {
 	case s.shutErr != nil:
 		return nil, again, s.shutErr
 	}
-	if !v.waits {
-		v.waits = true
-		s.waiting = append(s.waiting, v)
-	}
+	s.waiting.add(v)
 	return nil, nothing, nil
 }
 
-// gap is the frame that says that the bytes of a channel up to an offset are gone. The lock of the stream is held.
+// gap is the frame that says that the bytes of a channel up to an offset are gone.
 func (v *Viewer) gap(c channel, to int64) []byte {
 	from := v.off[c]
 	v.off[c] = to

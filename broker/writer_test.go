@@ -50,11 +50,13 @@ func TestLinesAndParts(t *testing.T) {
 		{"the timer begins anew", []write{{"stdout", "b", 60 * time.Millisecond}, {"stdout", "c", 49 * time.Millisecond}}, []string{"out b"}},
 		{"and ends anew", []write{{"stdout", "b", 60 * time.Millisecond}, {"stdout", "c", 50 * time.Millisecond}}, []string{"out b", "out c"}},
 		{
-			"a line of the other channel does not overtake", []write{{"stdout", "prompt: ", 0}, {"stderr", "e\n", 0}},
+			"a line of the other channel does not overtake",
+			[]write{{"stdout", "prompt: ", 0}, {"stderr", "e\n", 0}},
 			[]string{"out prompt: ", "err e\n"},
 		},
 		{
-			"both channels wait, the older one goes first", []write{{"stderr", "e", 0}, {"stdout", "o", 50 * time.Millisecond}},
+			"both channels wait, the older one goes first",
+			[]write{{"stderr", "e", 0}, {"stdout", "o", 50 * time.Millisecond}},
 			[]string{"err e", "out o"},
 		},
 		{"a rune is not cut", []write{{"stdout", "a\xc3", 0}, {"stderr", "e\n", 0}, {"stdout", "\xa9\n", 0}}, []string{"out a", "err e\n", "out é\n"}},
@@ -71,7 +73,7 @@ func TestLinesAndParts(t *testing.T) {
 					s.Output(w.channel, offset[w.channel], uint64(i+1), 0, []byte(w.data))
 					offset[w.channel] += int64(len(w.data))
 					if w.after > 0 {
-						time.Sleep(w.after)
+						<-time.After(w.after)
 						synctest.Wait()
 					}
 				}
@@ -102,9 +104,9 @@ func TestLatency(t *testing.T) {
 			}
 		}()
 		synctest.Wait()
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		s.Output("stdout", 0, 1, 0, []byte("line\n"))
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		s.Output("stdout", 5, 2, 0, []byte("part"))
 		<-done
 		if diff := cmp.Diff([]time.Duration{0, time.Second, 2*time.Second + partWait}, got); diff != "" {
