@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,6 +32,7 @@ var (
 const (
 	defaultKeep      = time.Minute
 	defaultKeepBytes = 64 << 20
+	maxEnded         = 1 << 10 // each of which may have a log open
 )
 
 // Config is what a [Broker] is made of.
@@ -43,7 +45,7 @@ type Config struct {
 	// a minute, less than 0 not at all.
 	Keep time.Duration
 
-	// KeepBytes bounds the memory of all ended runs together; the oldest go first. 0 means 64 MiB.
+	// KeepBytes bounds the memory of all ended runs together, of which there are 1024 at most; the oldest go first. 0 means 64 MiB.
 	KeepBytes int64
 
 	// Logger is for operators. nil discards. Output is never logged.
@@ -72,6 +74,7 @@ type Broker struct {
 	closed bool
 	live   map[string]*Stream
 	ended  []*Stream // oldest first
+	kept   int64     // memory of ended
 }
 
 // New makes a broker without runs. It does not touch the disk.
@@ -186,14 +189,10 @@ func (b *Broker) retire(s *Stream) {
 		defer b.mu.Unlock()
 		b.drop(s)
 	})
-	var total int64
-	for _, s := range b.ended {
-		total += s.bytes()
-	}
-	for total > b.config.KeepBytes && len(b.ended) > 1 {
-		oldest := b.ended[0]
-		total -= oldest.bytes()
-		b.drop(oldest)
+	s.bytes = s.memory()
+	b.kept += s.bytes
+	for len(b.ended) > 1 && (b.kept > b.config.KeepBytes || len(b.ended) > maxEnded) {
+		b.drop(b.ended[0])
 	}
 }
 
@@ -203,11 +202,9 @@ func (b *Broker) drop(s *Stream) {
 		return
 	}
 	delete(b.live, s.run)
-	for i, other := range b.ended {
-		if other == s {
-			b.ended = append(b.ended[:i:i], b.ended[i+1:]...)
-			break
-		}
+	if i := slices.Index(b.ended, s); i >= 0 {
+		b.ended = slices.Delete(b.ended, i, i+1)
+		b.kept -= s.bytes
 	}
 	if s.leave != nil {
 		s.leave.Stop()

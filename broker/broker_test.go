@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -194,6 +195,7 @@ func TestEndedRunsAreForgotten(t *testing.T) {
 		b := newBroker(t, nil)
 		s := open(t, b, "r", Limits{})
 		s.Output("stdout", 0, 1, 0, []byte("x\n"))
+		s.Output("stdout", 2, 1, 0, bytes.Repeat([]byte("y"), defaultRingBytes))
 		s.End(api.Outcome{})
 		<-time.After(defaultKeep - time.Second)
 		v := view(t, b, "r", Cursor{})
@@ -201,8 +203,9 @@ func TestEndedRunsAreForgotten(t *testing.T) {
 		if _, err := b.View(t.Context(), "r", Cursor{}); !errors.Is(err, ErrUnknownRun) {
 			t.Errorf("after a minute: %v", err)
 		}
-		if got := kinds(all(t.Context(), t, v.Next)); len(got) != 3 {
-			t.Errorf("an old viewer has got %q", got)
+		o := collect(t, all(t.Context(), t, v.Next))
+		if len(o.data[stdout]) != 2+defaultRingBytes || o.lost[stdout] > 0 {
+			t.Errorf("an old viewer has got %d bytes and lost %d", len(o.data[stdout]), o.lost[stdout])
 		}
 		if s.log.file == nil {
 			t.Error("the log was closed while somebody could read it")
@@ -212,6 +215,18 @@ func TestEndedRunsAreForgotten(t *testing.T) {
 			t.Error("the log is open, and nobody can read it")
 		}
 	})
+}
+
+// A short run holds no descriptor once it has ended.
+func TestEndOfAShortRunClosesItsLog(t *testing.T) {
+	b := newBroker(t, nil)
+	s := open(t, b, "r", Limits{})
+	s.Output("stdout", 0, 1, 0, []byte("x\n"))
+	s.End(api.Outcome{})
+	if s.log.file != nil {
+		t.Error("the log is open")
+	}
+	collect(t, all(t.Context(), t, view(t, b, "r", Cursor{}).Next)).check(t, stdout, []byte("x\n"))
 }
 
 func TestEndedRunsAreBounded(t *testing.T) {
@@ -228,6 +243,13 @@ func TestEndedRunsAreBounded(t *testing.T) {
 	}
 	if got := b.Stats().Streams; got != 2 {
 		t.Errorf("%d streams, want 2", got)
+	}
+	b.config.KeepBytes = defaultKeepBytes
+	for i := range maxEnded + 100 {
+		open(t, b, fmt.Sprint("r", i), Limits{}).End(api.Outcome{})
+	}
+	if got := b.Stats().Streams; got != maxEnded {
+		t.Errorf("%d streams, want %d", got, maxEnded)
 	}
 }
 

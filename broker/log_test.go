@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -150,25 +151,32 @@ func TestRecoverStopsAtAHole(t *testing.T) {
 	}
 }
 
-// The log has everything that a viewer has seen, before it sees it.
+// A record is in the log before any viewer can have its frame: here it cannot have it at all, since a viewer reads for ever.
 func TestLogComesFirst(t *testing.T) {
 	b := newBroker(t, nil)
 	s := open(t, b, "r", Limits{})
-	v := view(t, b, "r", Cursor{})
-	var seen int64
-	for i := range 200 {
-		p := bytes.Repeat([]byte{byte('a' + i%26)}, i*7%90+1)
-		s.Output("stdout", s.w.parts[stdout].from+int64(len(s.w.parts[stdout].held)), uint64(i+1), 0, append(p, '\n'))
-		frames, _ := drain(t, v)
-		for _, f := range frames {
-			p, _ := f.Bytes()
-			seen += int64(len(p))
-		}
+	s.Output("stdout", 0, 1, 0, []byte("begin\n"))
+	s.mu.RLock()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Output("stdout", 6, 2, 0, []byte("end\n"))
+	}()
+	for {
 		got, err := RecoverOutput(b.config.Dir, "r")
-		if err != nil || int64(len(got.Stdout)) < seen {
-			t.Fatalf("seen are %d bytes, in the log %d, %v", seen, len(got.Stdout), err)
+		if err != nil {
+			t.Fatal(err)
 		}
+		if string(got.Stdout) == "begin\nend\n" {
+			break
+		}
+		runtime.Gosched() // go test ends it if it never comes
 	}
+	if got := s.tails[stdout].end; got != 6 {
+		t.Errorf("published are %d bytes", got)
+	}
+	s.mu.RUnlock()
+	<-done
 }
 
 func TestLogHasALimit(t *testing.T) {
@@ -181,6 +189,26 @@ func TestLogHasALimit(t *testing.T) {
 	got, err := RecoverOutput(b.config.Dir, "r")
 	if err != nil || string(got.Stdout) != "12345678\na" || string(got.Stderr) != "e\n" {
 		t.Errorf("got %q and %q, %v", got.Stdout, got.Stderr, err)
+	}
+}
+
+// Where the log lacks what is beyond its limit, what it has besides does not overtake what memory has.
+func TestLimitKeepsOrder(t *testing.T) {
+	b := newBroker(t, nil)
+	s := open(t, b, "r", Limits{LogBytes: 100, RingBytes: 2 << 10})
+	v := view(t, b, "r", Cursor{})
+	s.Output("stderr", 0, 1, 0, bytes.Repeat([]byte("e"), 90))
+	s.w.timeout()
+	s.Output("stdout", 0, 2, 0, []byte("first\n"))
+	s.Publish(api.Frame{Type: api.FrameEgress, Host: strings.Repeat("x", 1500)}) // drives these two out of memory
+	s.Output("stderr", 90, 3, 0, append(bytes.Repeat([]byte("e"), 200), '\n'))
+	s.Output("stdout", 6, 4, 0, []byte("second\n"))
+	if s.ring.start != [channels]int64{6, 90} {
+		t.Fatalf("memory begins at %d", s.ring.start)
+	}
+	frames, _ := drain(t, v)
+	if o := collect(t, frames); o.lost[stderr] > 0 || o.to != [channels]int64{13, 291} { // take compares stamps
+		t.Errorf("got up to %d, %d lost", o.to, o.lost)
 	}
 }
 

@@ -48,6 +48,9 @@ func (w *watcher) read(t *rapid.T, n int) {
 		default:
 			w.out.take(t, f)
 		}
+		if got, want := w.v.Cursor(), (Cursor{Stdout: w.out.to[stdout], Stderr: w.out.to[stderr]}); got != want {
+			t.Fatalf("the cursor is %+v, want %+v", got, want)
+		}
 	}
 }
 

@@ -40,6 +40,7 @@ type Stream struct {
 	waiting waitList
 	gone    bool        // the broker has forgotten it
 	leave   *time.Timer // of the broker, under its lock
+	bytes   int64       // likewise: memory when it ended
 }
 
 func newStream(b *Broker, run string, limits Limits) *Stream {
@@ -103,10 +104,17 @@ func (s *Stream) End(outcome api.Outcome) {
 	s.w.end()
 	s.mu.Lock()
 	s.state, s.exit = stateEnded, frame
+	var err error
+	if s.ring.start == [channels]int64{} { // memory has all output: nobody will look into the log
+		err = s.log.close()
+	}
 	s.broker.stats.frames.Add(1)
 	s.waiting.wake()
 	s.mu.Unlock()
 	s.w.mu.Unlock()
+	if err != nil {
+		s.broker.warn("close log of output", s.run, err)
+	}
 	s.broker.retire(s)
 }
 
@@ -118,13 +126,16 @@ func (s *Stream) push(e entry) {
 	s.waiting.wake()
 }
 
-// bytes is about the memory of a stream.
-func (s *Stream) bytes() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// memory is about what a stream holds.
+func (s *Stream) memory() int64 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
 	n := s.ring.bytes + len(s.exit)
 	for c := range s.tails {
 		n += cap(s.tails[c].kept)
+	}
+	for _, f := range s.kept {
+		n += len(f.frame)
 	}
 	return int64(n)
 }

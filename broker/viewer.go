@@ -101,6 +101,9 @@ func (v *Viewer) Next(ctx context.Context) ([]byte, error) {
 	}
 }
 
+// Cursor is where a viewer would go on that comes after what Next has returned. Like Next it is for one goroutine at a time.
+func (v *Viewer) Cursor() Cursor { return Cursor{Stdout: v.off[stdout], Stderr: v.off[stderr]} }
+
 // Close releases the viewer. Next returns ErrClosed from then on.
 func (v *Viewer) Close() {
 	if v.stop != nil {

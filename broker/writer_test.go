@@ -219,4 +219,23 @@ func TestTinyLinesAreJoinedInTheEnd(t *testing.T) {
 	s.End(api.Outcome{})
 	frames, _ := drain(t, v)
 	collect(t, frames).check(t, stdout, bytes.Repeat([]byte("x\n"), eagerFrames+1000))
+	if got, most := len(frames), 4*eagerFrames/frameBytes+2000; got > most { // 1,300 of them from memory, one by one
+		t.Errorf("a late viewer has %d frames, want %d at most", got, most)
+	}
+}
+
+// A program that writes a million single bytes makes few frames.
+func TestMillionTinyWrites(t *testing.T) {
+	b := newBroker(t, nil)
+	s := open(t, b, "r", Limits{})
+	v := view(t, b, "r", Cursor{})
+	for i := range int64(1_000_000) {
+		s.Output("stdout", i, uint64(i+1), 0, []byte("."))
+	}
+	s.End(api.Outcome{})
+	frames, _ := drain(t, v)
+	collect(t, frames).check(t, stdout, bytes.Repeat([]byte("."), 1_000_000))
+	if got := len(frames); got > 1_000_000/frameBytes+200 { // and some for each 50 ms that the test takes
+		t.Errorf("%d frames", got)
+	}
 }
