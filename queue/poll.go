@@ -117,15 +117,21 @@ func (q *Queue) sync(ctx context.Context) error {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	changed := false
 	for _, r := range rows {
 		if known[r.run] == "" && q.active[r.run] == nil {
+			changed = true
 			q.schedule.add(r.token, r.run, r.limit)
 			q.schedule.sent(r.token, r.run)
 		}
 		delete(known, r.run)
 	}
 	for run, token := range known {
-		q.schedule.remove(token, run)
+		changed = true
+		if q.schedule.remove(token, run) != nil {
+			q.undone[run] = true
+			ring(q.settle)
+		}
 		if q.active[run] == nil {
 			q.unwatch(run)
 		}
@@ -138,7 +144,10 @@ func (q *Queue) sync(ctx context.Context) error {
 	for _, l := range q.schedule.ring {
 		l.wet()
 	}
-	q.changed()
+	ring(q.wake)
+	if changed {
+		ring(q.dirty)
+	}
 	return nil
 }
 

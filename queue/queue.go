@@ -21,7 +21,7 @@
 // # Whose turn it is
 //
 // Tokens take turns: each start goes to the next token that has a run waiting and fewer than its MaxRunning running, so
-// that a token with a thousand runs delays the first one of another by one start. Within a token runs start in the order
+// that a thousand runs of a token delay the first one of another by one start at most. Within a token runs start in the order
 // in which they were queued.
 //
 // A run starts when the host has a slot, and its [Need] fits into what others leave of memory and CPUs. The next one that

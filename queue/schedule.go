@@ -11,10 +11,11 @@ import (
 // ask names a line whose turn it is, hold says what the stream gave for it, start takes a held run that fits.
 type schedule struct {
 	room  room
-	total room // what room was when nothing ran
-	lines map[string]*line
-	ring  []*line // the first is next. Every line with waiting runs or a held one is in it, once
-	first *held   // everything else waits until this one has room
+	total room             // what room was when nothing ran
+	turns int              // starts so far
+	lines map[string]*line // of every token that was heard of
+	ring  []*line          // the lines with something that waits; the first, whose last turn is longest ago, is next
+	first *held            // everything else waits until this one has room
 }
 
 // room is what the host has left.
@@ -33,6 +34,7 @@ const maxPassed = 16
 // line is what is known of one token.
 type line struct {
 	token   string
+	turn    int       // when it had its last one; 0: never
 	limit   int       // runs at once
 	runs    []waiting // a held one included, in the order in which they are expected
 	active  int       // started and not finished
@@ -111,10 +113,17 @@ func (s *schedule) refused(token string, changes int) {
 	}
 }
 
+// enter puts a line into the ring: by its last turn, so that a token with many runs is not before one that comes with its
+// first, nor one that comes with one run at a time before those who wait.
 func (s *schedule) enter(l *line) {
-	if !slices.Contains(s.ring, l) {
-		s.ring = append(s.ring, l)
+	if slices.Contains(s.ring, l) {
+		return
 	}
+	i := len(s.ring)
+	for i > 0 && s.ring[i-1].turn > l.turn {
+		i--
+	}
+	s.ring = slices.Insert(s.ring, i, l)
 }
 
 // remove forgets a waiting run, and returns it if it was held.
@@ -144,16 +153,13 @@ func (l *line) release(s *schedule) *held {
 	return h
 }
 
-// leave takes l out of the ring if nothing waits in it, and forgets it if nothing runs either.
+// leave takes l out of the ring if nothing waits in it.
 func (s *schedule) leave(l *line) {
 	if len(l.runs) > 0 || l.held != nil {
 		return
 	}
 	if i := slices.Index(s.ring, l); i >= 0 {
 		s.ring = slices.Delete(s.ring, i, i+1)
-	}
-	if l.active == 0 {
-		delete(s.lines, l.token)
 	}
 }
 
@@ -218,7 +224,8 @@ func (s *schedule) start(h *held) {
 			}
 		}
 	}
-	l.active++
+	s.turns++
+	l.active, l.turn = l.active+1, s.turns
 	s.take(h.entry.Need, 1)
 	if i := slices.Index(s.ring, l); i >= 0 {
 		s.ring = append(slices.Delete(s.ring, i, i+1), l)
@@ -232,7 +239,6 @@ func (s *schedule) finish(token string, need Need) {
 	l := s.line(token)
 	l.active--
 	l.wet()
-	s.leave(l)
 }
 
 // place is how many runs start before run, itself included, if nothing changes and all fit; 0 if it does not wait. ahead

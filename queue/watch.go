@@ -19,7 +19,7 @@ func (q *Queue) Position(run string) (position int, eta time.Duration, ok bool) 
 			continue
 		}
 		eta = q.average.wait(place-q.schedule.room.slots, q.cfg.Running)
-		if own := q.average.wait(ahead+1-(l.limit-l.active), l.limit); own > eta {
+		if own := q.average.wait(ahead+1-(l.limit-l.active), l.limit); eta >= 0 && own > eta {
 			eta = own
 		}
 		return place, eta, true

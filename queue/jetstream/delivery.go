@@ -14,14 +14,14 @@ import (
 
 // Next implements [queue.Stream].
 func (s *Stream) Next(ctx context.Context, token string, limit int) (queue.Delivery, error) {
-	l, err := s.use(ctx)
+	l, ctx, done, err := s.use(ctx)
 	if err != nil {
 		return nil, err
 	}
+	defer done()
 	for range 2 { // the second time with a new consumer
 		if err := l.consumer(ctx, token, limit); err != nil {
-			s.judge(err)
-			return nil, fmt.Errorf("make consumer of token %s: %w", token, err)
+			return nil, explain(ctx, "make consumer of token "+token, err)
 		}
 		d, err := l.next(ctx, token)
 		if errors.Is(err, nats.ErrNoResponders) { // the server has forgotten it
@@ -31,7 +31,7 @@ func (s *Stream) Next(ctx context.Context, token string, limit int) (queue.Deliv
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("ask for a run of token %s: %w", token, err)
+			return nil, explain(ctx, "ask for a run of token "+token, err)
 		}
 		if d == nil {
 			return nil, nil //nolint:nilnil // as the interface says

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -20,8 +18,7 @@ import (
 const readyTimeout = 15 * time.Second
 
 // startServer runs a server in this process that listens nowhere and keeps its streams below dir, and connects to it.
-func startServer(cfg Config) (*server.Server, *nats.Conn, error) {
-	log := &logger{log: cfg.Logger}
+func startServer(cfg Config, log *logger) (*server.Server, *nats.Conn, error) {
 	srv, err := server.NewServer(&server.Options{
 		ServerName: "silk", DontListen: true,
 		JetStream: true, StoreDir: cfg.Dir, SyncAlways: true,
@@ -38,7 +35,7 @@ func startServer(cfg Config) (*server.Server, *nats.Conn, error) {
 		srv.WaitForShutdown()
 		return nil, nil, err
 	}
-	if !srv.ReadyForConnections(readyTimeout) || !srv.JetStreamEnabled() {
+	if log.died() || !srv.ReadyForConnections(readyTimeout) || !srv.JetStreamEnabled() {
 		return fail(fmt.Errorf("start JetStream server in %s: %w", cfg.Dir, log.trouble()))
 	}
 	conn, err := nats.Connect("", nats.InProcessServer(srv), nats.NoReconnect(), nats.Name("silk"),
@@ -86,38 +83,3 @@ func damage(err error) bool {
 	}
 	return true
 }
-
-// logger passes on what the server says. Only trouble is worth an operator's time.
-type logger struct {
-	log  *slog.Logger
-	mu   sync.Mutex
-	last error // the last thing that went wrong
-}
-
-func (l *logger) trouble() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.last == nil {
-		return errors.New("it does not get ready")
-	}
-	return l.last
-}
-
-func (l *logger) keep(format string, v ...any) string {
-	text := fmt.Sprintf(format, v...)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.last = errors.New(text)
-	return text
-}
-
-func (l *logger) Noticef(format string, v ...any) {
-	l.log.Debug(fmt.Sprintf("JetStream: "+format, v...))
-}
-func (l *logger) Warnf(format string, v ...any)  { l.log.Warn(fmt.Sprintf("JetStream: "+format, v...)) }
-func (l *logger) Errorf(format string, v ...any) { l.log.Error("JetStream: " + l.keep(format, v...)) }
-
-// Fatalf does not end the process, as the server's own logger would: startServer looks at what became of it.
-func (l *logger) Fatalf(format string, v ...any) { l.log.Error("JetStream: " + l.keep(format, v...)) }
-func (l *logger) Debugf(string, ...any)          {} // not asked for
-func (l *logger) Tracef(string, ...any)          {}

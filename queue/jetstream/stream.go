@@ -26,6 +26,7 @@ import (
 	"github.com/nats-io/nats.go"
 	js "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/silk-sandbox/silk/internal/logkey"
 	"github.com/silk-sandbox/silk/queue"
 )
 
@@ -44,9 +45,6 @@ const (
 	restartEvery    = time.Second
 	keepWait        = 3 * queue.KeepEvery
 	nextWait        = 25 * time.Millisecond // see next
-	storeFailed     = js.ErrorCode(10077)   // JSStreamStoreFailedF of the server's errors.json
-	perSubjectFull  = "maximum messages per subject exceeded"
-	streamFull      = "maximum messages exceeded"
 )
 
 // Config says where the stream is kept.
@@ -62,8 +60,7 @@ type Stream struct {
 
 	mu       sync.Mutex // guards the rest, and serialises starts of the server
 	now      *link
-	broken   bool // start a new server before anything else
-	started  time.Time
+	started  time.Time // when a start of the server was last tried
 	perToken int
 	total    int
 	closed   bool
@@ -74,6 +71,7 @@ type link struct {
 	srv  *server.Server
 	conn *nats.Conn
 	js   js.JetStream
+	log  *logger
 
 	mu        sync.Mutex
 	consumers map[string]int    // MaxAckPending by token
@@ -122,11 +120,12 @@ func (l *link) close() {
 
 // link starts a server and makes its stream.
 func (s *Stream) link(ctx context.Context) (_ *link, err error) {
-	srv, conn, err := startServer(s.cfg)
+	log := newLogger(s.cfg.Logger)
+	srv, conn, err := startServer(s.cfg, log)
 	if err != nil {
 		return nil, err
 	}
-	l := &link{srv: srv, conn: conn, consumers: map[string]int{}, seqs: map[string]uint64{}}
+	l := &link{srv: srv, conn: conn, log: log, consumers: map[string]int{}, seqs: map[string]uint64{}}
 	defer func() {
 		if err != nil {
 			l.close()
@@ -168,82 +167,111 @@ func (s *Stream) stream() js.StreamConfig {
 	}
 }
 
-// use returns the running server, after a new start if the last one is of no use any more.
-func (s *Stream) use(ctx context.Context) (*link, error) {
+// use returns the running server, after a new start if the last one is of no use any more. The context that it returns
+// ends, with the reason as its cause, when the server gets into that state; the caller calls done.
+func (s *Stream) use(ctx context.Context) (l *link, _ context.Context, done func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, errors.New("the stream is closed")
+		return nil, nil, nil, errors.New("the stream is closed")
 	}
-	if s.now != nil && !s.broken && s.now.srv.JetStreamEnabled() && s.now.conn.IsConnected() {
-		return s.now, nil
+	if s.now == nil || !s.now.healthy() {
+		if err := s.restart(ctx); err != nil {
+			return nil, nil, nil, err
+		}
 	}
-	if wait := restartEvery - time.Since(s.started); wait > 0 {
-		return nil, errors.New("the stream is out of order; its server will be started again soon")
-	}
-	s.started = time.Now()
+	ctx, done = s.now.guard(ctx)
+	return s.now, ctx, done, nil
+}
+
+func (s *Stream) restart(ctx context.Context) error {
 	if s.now != nil {
+		if time.Since(s.started) < restartEvery {
+			return fmt.Errorf("the stream is out of order: %w", s.now.log.trouble())
+		}
+		s.cfg.Logger.Warn("the queue's stream is out of order; its server is started again", logkey.Error, s.now.log.trouble())
 		s.now.close()
 		s.now = nil
 	}
-	s.cfg.Logger.Warn("the queue's stream is out of order; its server is started again")
+	s.started = time.Now()
 	l, err := s.open(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	s.now, s.broken = l, false
-	return l, nil
+	s.now = l
+	return nil
 }
 
-// judge notes from an error that the server is of no use any more.
-func (s *Stream) judge(err error) {
-	var api *js.APIError
-	if errors.As(err, &api) && api.ErrorCode == storeFailed && !full(err) || errors.Is(err, js.ErrJetStreamNotEnabled) || errors.Is(err, nats.ErrNoResponders) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.broken = true
+func (l *link) healthy() bool {
+	select {
+	case <-l.log.sick:
+		return false
+	default:
+		return l.srv.JetStreamEnabled() && l.conn.IsConnected()
 	}
 }
 
-// full says that a bound was reached, for which the server has the same code as for a disk that fails.
-func full(err error) bool {
-	return strings.Contains(err.Error(), perSubjectFull) || strings.Contains(err.Error(), streamFull)
+// guard makes a context that is done when the server falls sick.
+func (l *link) guard(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		select {
+		case <-l.log.sick:
+			cancel(l.log.trouble())
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		cancel(nil)
+		<-ended
+	}
+}
+
+// explain says what was being done, and why the server does not do it if it is sick.
+func explain(ctx context.Context, doing string, err error) error {
+	if cause := context.Cause(ctx); cause != nil && errors.Is(err, context.Canceled) {
+		err = cause
+	}
+	return fmt.Errorf("%s: %w", doing, err)
 }
 
 // Limit implements [queue.Stream]. Bounds are not lowered below what the stream holds.
 func (s *Stream) Limit(ctx context.Context, perToken, total int) error {
-	l, err := s.use(ctx)
+	l, ctx, done, err := s.use(ctx)
 	if err != nil {
 		return err
 	}
+	defer done()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	info, err := l.js.Stream(ctx, streamName)
 	if err != nil {
-		return fmt.Errorf("look at stream: %w", err)
+		return explain(ctx, "look at stream", err)
 	}
 	have := int(info.CachedInfo().State.Msgs)
 	s.perToken, s.total = max(perToken, have), max(total, have)
 	if _, err := l.js.UpdateStream(ctx, s.stream()); err != nil {
-		return fmt.Errorf("bound stream: %w", err)
+		return explain(ctx, "bound stream", err)
 	}
 	return nil
 }
 
 // Publish implements [queue.Stream].
 func (s *Stream) Publish(ctx context.Context, token, run string) error {
-	l, err := s.use(ctx)
+	l, ctx, done, err := s.use(ctx)
 	if err != nil {
 		return err
 	}
+	defer done()
 	ack, err := l.js.Publish(ctx, subjectPrefix+token, []byte(run), js.WithMsgID(run))
 	if err == nil && ack.Duplicate && !l.holds(ctx, ack.Sequence, run) {
 		// It was published, taken and removed, and is wanted again: the server remembers only that it was.
 		ack, err = l.js.Publish(ctx, subjectPrefix+token, []byte(run))
 	}
 	if err != nil {
-		s.judge(err)
-		return fmt.Errorf("publish run: %w", err)
+		return explain(ctx, "publish run", err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -263,10 +291,11 @@ func (l *link) holds(ctx context.Context, seq uint64, run string) bool {
 // Drop implements [queue.Stream]. It knows what was published or listed since the server started; what it does not know
 // stays, and package queue drops it when it is delivered.
 func (s *Stream) Drop(ctx context.Context, run string) error {
-	l, err := s.use(ctx)
+	l, ctx, done, err := s.use(ctx)
 	if err != nil {
 		return err
 	}
+	defer done()
 	l.mu.Lock()
 	seq, ok := l.seqs[run]
 	l.mu.Unlock()
@@ -278,8 +307,7 @@ func (s *Stream) Drop(ctx context.Context, run string) error {
 		err = stream.DeleteMsg(ctx, seq)
 	}
 	if err != nil && !errors.Is(err, js.ErrMsgNotFound) {
-		s.judge(err)
-		return fmt.Errorf("drop run: %w", err)
+		return explain(ctx, "drop run", err)
 	}
 	l.forget(run)
 	return nil
@@ -296,15 +324,15 @@ const listBatch = 1000
 
 // List implements [queue.Stream], by batches of direct gets (ADR-31 of the NATS project).
 func (s *Stream) List(ctx context.Context) (map[string]string, error) {
-	l, err := s.use(ctx)
+	l, ctx, done, err := s.use(ctx)
 	if err != nil {
 		return nil, err
 	}
+	defer done()
 	all := map[string]string{}
 	for next := uint64(1); next > 0; {
 		if next, err = l.list(ctx, next, all); err != nil {
-			s.judge(err)
-			return nil, fmt.Errorf("list runs: %w", err)
+			return nil, explain(ctx, "list runs", err)
 		}
 	}
 	return all, nil
