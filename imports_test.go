@@ -28,6 +28,7 @@ var mayImport = map[string]string{
 	"run":                  "alert audit driver driver/rules image policy profile record store watch workspace",
 	"serve":                "api approval auth broker policy profile queue record run store", // the way of a run of somebody else, from request to exit frame
 	"httpapi":              "api approval audit auth broker queue serve store",                // a door: it translates, and turns the errors of these into answers
+	"serve/servetest":      "*", // wiring, as in cmd/silk, for tests
 	"watch/bpf":            "watch",
 	"selftest":             "driver/rules policy profile", // rules: what must come of an attack follows from the rule's action
 	"queue":                "store",                       // the rows of what was accepted

@@ -16,7 +16,7 @@ import (
 )
 
 // lostEnd is what there is to say of a run whose engine is gone: it was killed, or ran into a full disk at the end.
-const lostEnd = "the end of the run was not recorded: silk ended before, or could not write"
+const lostEnd = "host restarted: silk ended, or could not write, before the end of the run was recorded"
 
 // finishLost completes the record of a run whose engine is gone.
 func finishLost(ctx context.Context, tx *sql.Tx, home string, salvage Salvage, entry record.Entry) error {

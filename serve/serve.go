@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/silk-sandbox/silk/auth"
@@ -60,6 +61,8 @@ type Config struct {
 // Server is the one way in for every door. Safe for concurrent use.
 type Server struct {
 	cfg Config
+
+	stopping atomic.Bool
 
 	mu       sync.Mutex
 	live     map[string]*liveRun              // runs that have not ended: their streams, and their inputs while they run

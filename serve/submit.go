@@ -30,6 +30,9 @@ func (s *Server) Submit(ctx context.Context, id auth.Identity, in api.RunRequest
 	if !id.Can(auth.ActRun) {
 		return api.Run{}, false, auth.ErrForbidden
 	}
+	if s.stopping.Load() {
+		return api.Run{}, false, queue.ErrClosed
+	}
 	hash, err := hashOf(in)
 	if err != nil {
 		return api.Run{}, false, err

@@ -23,8 +23,12 @@ import (
 // endTimeout bounds what is written when a run has ended, whatever became of its context.
 const endTimeout = 10 * time.Second
 
-// Work runs what is queued until ctx ends, and then waits for the runs that it has begun, as long as the queue gives them.
-func (s *Server) Work(ctx context.Context) error { return s.cfg.Queue.Work(ctx, s.do) }
+// Work runs what is queued until ctx ends. Then nothing more is accepted, and it waits for the runs that it has begun, as long
+// as the queue gives them.
+func (s *Server) Work(ctx context.Context) error {
+	defer context.AfterFunc(ctx, func() { s.stopping.Store(true) })()
+	return s.cfg.Queue.Work(ctx, s.do)
+}
 
 // do is one run. When it returns without an error, the run has ended in the record and in the queue.
 func (s *Server) do(ctx context.Context, e queue.Entry) error {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/silk-sandbox/silk/api"
@@ -34,6 +36,7 @@ type service struct {
 	host   *host
 	cfg    serveConfig
 	log    *slog.Logger
+	db     *store.DB
 	server *serve.Server
 	queue  *queue.Queue
 	http   http.Handler
@@ -55,6 +58,7 @@ func (a *app) serve() (err error) {
 		return &hostError{err}
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	s.db = db
 	for _, dir := range []string{broker.DirName, serve.ArtifactsDir} {
 		if err := os.MkdirAll(filepath.Join(h.home, dir), 0o700); err != nil {
 			return &hostError{fmt.Errorf("make directory: %w", err)}
@@ -106,18 +110,37 @@ func (a *app) serve() (err error) {
 	return s.run(ctx)
 }
 
-// run opens the doors and works until ctx ends: then nothing new is taken, and what runs gets its grace.
+// run opens the doors and works until ctx ends. Then nothing new is taken, what runs gets its grace and its viewers see its end,
+// and only then the doors close.
 func (s *service) run(ctx context.Context) error {
 	doors, err := s.listen()
 	if err != nil {
 		return &hostError{err}
 	}
+	open, closeDoors := context.WithCancel(context.WithoutCancel(ctx))
+	defer closeDoors()
+	group, open := errgroup.WithContext(open)
+	for _, d := range doors {
+		group.Go(func() error { return s.answer(open, d) })
+	}
+	group.Go(func() error {
+		defer closeDoors()
+		s.notify(daemon.SdNotifyReady)
+		defer s.notify(daemon.SdNotifyStopping)
+		return s.work(ctx, open)
+	})
+	return group.Wait()
+}
+
+// work runs what is accepted until ctx ends, or a door has failed.
+func (s *service) work(ctx, open context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(open, stop)()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.server.Work(ctx) })
 	group.Go(func() error { return s.server.Expire(ctx) })
-	for _, door := range doors {
-		group.Go(func() error { return s.open(ctx, door) })
-	}
+	group.Go(func() error { return s.watchdog(ctx, s.db.PingContext) })
 	return group.Wait()
 }
 
@@ -128,7 +151,7 @@ type door struct {
 	server *http.Server
 }
 
-// listen opens the socket and the port, or neither.
+// listen opens all doors or none: those that systemd passed, else the socket and the port of the configuration.
 func (s *service) listen() (doors []door, err error) {
 	defer func() {
 		if err != nil {
@@ -137,25 +160,60 @@ func (s *service) listen() (doors []door, err error) {
 			}
 		}
 	}()
-	path := s.cfg.socketPath(s.host.home)
-	l, err := peer.Listen(path)
+	unix, ports, err := passed()
 	if err != nil {
 		return nil, err
 	}
-	doors = append(doors, door{l, httpapi.Local(httpapi.HTTPServer(s.http))})
-	s.log.Info("listening", "socket", path)
-	if s.cfg.listen == "" {
-		return doors, nil
+	for _, l := range unix {
+		doors = append(doors, s.socket(peer.Check(l)))
 	}
-	if l, err = net.Listen("tcp", s.cfg.listen); err != nil { //nolint:noctx // it does not wait
-		return doors, err
+	if len(unix)+len(ports) == 0 {
+		l, err := peer.Listen(s.cfg.socketPath(s.host.home))
+		if err != nil {
+			return doors, err
+		}
+		doors = append(doors, s.socket(l))
+		if s.cfg.listen == "" {
+			return doors, nil
+		}
+		if l, err = net.Listen("tcp", s.cfg.listen); err != nil { //nolint:noctx // it does not wait
+			return doors, err
+		}
+		ports = append(ports, l)
 	}
-	doors = append(doors, door{l, httpapi.HTTPServer(s.http)})
-	if !s.cfg.tls && !loopback(l.Addr()) {
-		return doors, fmt.Errorf("listen on %s: others could read tokens and output on the way; configure serve: tls, or listen on 127.0.0.1", s.cfg.listen)
+	for _, l := range ports {
+		d, err := s.port(l)
+		doors = append(doors, d)
+		if err != nil {
+			return doors, err
+		}
 	}
-	s.log.Info("listening", "address", l.Addr().String(), "tls", s.cfg.tls)
 	return doors, nil
+}
+
+// socket is the door for the owner, who needs no token there.
+func (s *service) socket(l net.Listener) door {
+	s.log.Info("listening", "socket", l.Addr().String())
+	return door{l, httpapi.Local(httpapi.HTTPServer(s.http))}
+}
+
+// port is the door for everybody else.
+func (s *service) port(l net.Listener) (door, error) {
+	d := door{l, httpapi.HTTPServer(s.http)}
+	if !s.cfg.tls {
+		if !loopback(l.Addr()) {
+			return d, fmt.Errorf("listen on %s: others could read tokens and output on the way; configure serve: tls, or listen on 127.0.0.1", l.Addr())
+		}
+		s.log.Info("listening", "address", l.Addr().String())
+		return d, nil
+	}
+	config, fingerprint, err := s.tlsConfig()
+	if err != nil {
+		return d, err
+	}
+	d.Listener = tls.NewListener(l, config)
+	s.log.Info("listening", "address", l.Addr().String(), "fingerprint", fingerprint)
+	return d, nil
 }
 
 func loopback(addr net.Addr) bool {
@@ -166,8 +224,8 @@ func loopback(addr net.Addr) bool {
 // drainTimeout is how long answers may take once the server stops; streams are told to come again at once.
 const drainTimeout = 5 * time.Second
 
-// open answers at a door until ctx ends.
-func (s *service) open(ctx context.Context, d door) error {
+// answer answers at a door until ctx ends.
+func (s *service) answer(ctx context.Context, d door) error {
 	served := make(chan error, 1)
 	go func() { served <- d.server.Serve(d.Listener) }()
 	select {
