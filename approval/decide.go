@@ -133,7 +133,7 @@ func Expire(ctx context.Context, db *store.DB, now time.Time) (ended []Approval,
 			some, err = ExpireTx(ctx, tx, now)
 			return err
 		})
-		if err != nil {
+		if err != nil || len(some) == 0 { // none: somebody else was faster
 			return ended, err
 		}
 		ended = append(ended, some...)

@@ -59,7 +59,9 @@ func TestDiff(t *testing.T) {
 			header + "# the code is the same, byte for byte\n# there is no difference to be seen\n",
 		},
 		{
-			"the first version", Approval{}, version(t, "01B", "a\n", `1`),
+			"the first version",
+			Approval{},
+			version(t, "01B", "a\n", `1`),
 			"# no version of lab:python main.py was approved before: all of it is new\n--- nothing plan\n+++ run 01B plan\n@@ -0,0 +1,1 @@\n+1\n--- nothing code\n+++ run 01B code\n@@ -0,0 +1,1 @@\n+a\n",
 		},
 		{
