@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,7 +46,8 @@ type Config struct {
 	// a minute, less than 0 not at all.
 	Keep time.Duration
 
-	// KeepBytes bounds the memory of all ended runs together, of which there are 1024 at most; the oldest go first. 0 means 64 MiB.
+	// KeepBytes bounds the memory of all ended runs together, of which there are 1024 at most; the oldest go first. 0
+	// means 64 MiB.
 	KeepBytes int64
 
 	// Logger is for operators. nil discards. Output is never logged.
@@ -121,8 +123,8 @@ func (b *Broker) Open(run string, limits Limits) (*Stream, error) {
 	return s, nil
 }
 
-// Remove deletes the log of a run, when its record has the output. A viewer that reads it goes on. That there is no log is
-// no error.
+// Remove deletes the log of a run, when its record has the output. A viewer that reads it goes on. That there is no log
+// is no error.
 func (b *Broker) Remove(run string) error {
 	if b.config.Dir == "" || !validID(run) {
 		return nil
@@ -137,6 +139,28 @@ func (b *Broker) Remove(run string) error {
 		return fmt.Errorf("remove log of run %s: %w", run, err)
 	}
 	return nil
+}
+
+// Left returns the runs that have a log and are not live here: what an earlier process left. Once their records have the
+// output, [Broker.Remove] deletes the logs.
+func (b *Broker) Left() ([]string, error) {
+	if b.config.Dir == "" {
+		return nil, nil
+	}
+	files, err := os.ReadDir(b.config.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("list logs of output: %w", err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var left []string
+	for _, f := range files {
+		run, ok := strings.CutSuffix(f.Name(), logSuffix)
+		if ok && validID(run) && b.live[run] == nil {
+			left = append(left, run)
+		}
+	}
+	return left, nil
 }
 
 // Close ends every viewer with [ErrClosed] and closes all logs, which stay. What is written to a stream afterwards is

@@ -11,8 +11,8 @@ const readBytes = headerBytes + frameBytes + 4<<10
 
 var readBuffers = sync.Pool{New: func() any { return new([readBytes]byte) }}
 
-// catchUp brings the viewer to the begin of the ring: from the log what is there, else from the tail, and a gap for the rest.
-// ok is false if it is there already. The lock of the stream is held.
+// catchUp brings the viewer to the begin of the ring: from the log what is there, else from the tail, and a gap for the
+// rest. ok is false if it is there already. The lock of the stream is held.
 func (v *Viewer) catchUp() (frame []byte, _ need, ok bool) {
 	s := v.stream
 	inLog := false
@@ -54,8 +54,8 @@ func (v *Viewer) catchUp() (frame []byte, _ need, ok bool) {
 	return nil, again, false
 }
 
-// readLog returns the next frame from the log, or nil if it has come nearer to it. Records of one channel that follow each
-// other are joined.
+// readLog returns the next frame from the log, or nil if it has come nearer to it. Records of one channel that follow
+// each other are joined.
 func (v *Viewer) readLog() []byte {
 	s := v.stream
 	s.mu.RLock()

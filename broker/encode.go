@@ -46,8 +46,8 @@ type stamp struct {
 // later returns the later of both in each respect, so that stamps never fall from frame to frame.
 func (s stamp) later(t stamp) stamp { return stamp{max(s.seq, t.seq), max(s.at, t.at)} }
 
-// encodeOutput is the frame of p, which begins at offset. It is what json.Marshal makes of an api.Frame, only several times
-// faster, and without escapes that only HTML needs.
+// encodeOutput is the frame of p, which begins at offset. It is what json.Marshal makes of an api.Frame, only several
+// times faster, and without escapes that only HTML needs.
 func encodeOutput(run string, c channel, at stamp, offset int64, p []byte) []byte {
 	buffer := encoders.Get().(*[]byte)
 	defer encoders.Put(buffer)
@@ -70,9 +70,9 @@ func encodeOutput(run string, c channel, at stamp, offset int64, p []byte) []byt
 // encoders saves busy streams from growing a buffer for each frame.
 var encoders = sync.Pool{New: func() any { return new([]byte) }}
 
-// appendPayload appends the last field of an output frame. What is not UTF-8 cannot be a string, and what is mostly control
-// characters, which are escaped into six bytes each, should not: a frame of 32 KiB of zeros would have 192 KiB, and what bounds
-// the memory of a stream counts on frames that are at most twice as long as their payload.
+// appendPayload appends the last field of an output frame. What is not UTF-8 cannot be a string, and what is mostly
+// control characters, which are escaped into six bytes each, should not: a frame of 32 KiB of zeros would have 192 KiB,
+// and what bounds the memory of a stream counts on frames that are at most twice as long as their payload.
 func appendPayload(b, p []byte) []byte {
 	start := len(b)
 	if utf8.Valid(p) {
@@ -112,8 +112,9 @@ func appendEscaped(b, p []byte) []byte {
 	}
 }
 
-// plain is how many bytes at the begin of p need no escape. It looks at eight at a time: where a byte of x is smaller than n, at most
-// 128, (x - n) &^ x has the highest bit of that byte set, and of bytes after it perhaps too (Warren, Hacker's Delight, section 6-1).
+// plain is how many bytes at the begin of p need no escape. It looks at eight at a time: where a byte of x is smaller
+// than n, at most 128, (x - n) &^ x has the highest bit of that byte set, and of bytes after it perhaps too (Warren,
+// Hacker's Delight, section 6-1).
 func plain(p []byte) int {
 	const ones, high = 0x0101010101010101, 0x8080808080808080
 	i := 0

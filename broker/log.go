@@ -11,14 +11,15 @@ import (
 const (
 	defaultLogBytes = 10 << 20 // DESIGN 8: what is kept of a channel
 	markBytes       = 64 << 10 // of log between two marks
+	logSuffix       = ".frames"
 )
 
 // LogFile is where the log of a running run lies below the directory of logs.
-func LogFile(dir, run string) string { return filepath.Join(dir, run+".frames") }
+func LogFile(dir, run string) string { return filepath.Join(dir, run+logSuffix) }
 
-// log is the file that has the first bytes of each channel in order of publication. It is written with plain write(2) and never
-// synced: it survives the death of this process, not that of the host. The writer appends; all else is under Stream.mu. A nil
-// log is one without content.
+// log is the file that has the first bytes of each channel in order of publication. It is written with plain write(2)
+// and never synced: it survives the death of this process, not that of the host. The writer appends; all else is under
+// Stream.mu. A nil log is one without content.
 type log struct {
 	file  *os.File
 	size  int64           // of whole records
@@ -94,8 +95,8 @@ func (l *log) close() error {
 	return err
 }
 
-// keep writes the next bytes of a channel to the log, up to its limit. The writer's lock is held, that of the stream is not:
-// viewers do not wait for the disk. A log that cannot be written ends here, whatever the reason; the run goes on.
+// keep writes the next bytes of a channel to the log, up to its limit. The writer's lock is held, that of the stream is
+// not: viewers do not wait for the disk. A log that cannot be written ends here, whatever the reason; the run goes on.
 func (w *writer) keep(c channel, from int64, p []byte) {
 	s := w.stream
 	if w.logStopped || s.broker.config.Dir == "" || from >= s.limits.LogBytes {

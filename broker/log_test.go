@@ -151,7 +151,8 @@ func TestRecoverStopsAtAHole(t *testing.T) {
 	}
 }
 
-// A record is in the log before any viewer can have its frame: here it cannot have it at all, since a viewer reads for ever.
+// A record is in the log before any viewer can have its frame: here it cannot have it at all, since a viewer reads for
+// ever.
 func TestLogComesFirst(t *testing.T) {
 	b := newBroker(t, nil)
 	s := open(t, b, "r", Limits{})
@@ -235,6 +236,31 @@ func TestRemove(t *testing.T) {
 	}
 	if err := b.Remove("r"); err != nil {
 		t.Errorf("a second time: %v", err)
+	}
+}
+
+// What an earlier process left is found, and what is live or something else is not.
+func TestLeft(t *testing.T) {
+	b := newBroker(t, nil)
+	live, gone := open(t, b, "live", Limits{}), open(t, b, "gone", Limits{})
+	for _, s := range []*Stream{live, gone} {
+		s.Output("stdout", 0, 1, 0, []byte("x\n"))
+	}
+	for _, name := range []string{"a.b.frames", "other"} {
+		if err := os.WriteFile(filepath.Join(b.config.Dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.config.Keep = -1
+	gone.End(api.Outcome{})
+	for _, want := range []string{"gone", ""} {
+		left, err := b.Left()
+		if err != nil || strings.Join(left, " ") != want {
+			t.Errorf("left are %q, %v, want %q", left, err, want)
+		}
+		if err := b.Remove("gone"); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -14,9 +14,9 @@ const maxMany = 256
 // ErrMany is returned by Add when a viewer of many runs has as many as it may have, or has that run already.
 var ErrMany = errors.New("no other run for this viewer")
 
-// Many reads the frames of a set of runs that may change, each with the guarantees of a [Viewer], one frame of each run in turn
-// as long as it has one: a run that prints a lot does not keep the others waiting. Frames have the run that they are of. Next is
-// for one goroutine at a time, the other methods for any.
+// Many reads the frames of a set of runs that may change, each with the guarantees of a [Viewer], one frame of each run
+// in turn as long as it has one: a run that prints a lot does not keep the others waiting. Frames have the run that
+// they are of. Next is for one goroutine at a time, the other methods for any.
 type Many struct {
 	broker *Broker
 	bell   chan struct{}

@@ -64,8 +64,8 @@ var pieces = rapid.OneOf(
 	}),
 )
 
-// Whatever is written, however it is cut, and whoever watches from where: each viewer has each byte from its cursor on once, or a
-// gap for it; without a limit on the log there is no gap.
+// Whatever is written, however it is cut, and whoever watches from where: each viewer has each byte from its cursor on
+// once, or a gap for it; without a limit on the log there is no gap.
 func TestEveryByteOnceOrAGap(t *testing.T) {
 	dir, run := t.TempDir(), 0
 	rapid.Check(t, func(t *rapid.T) {

@@ -25,8 +25,8 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli) // has an instruction on amd64 and arm64
 
-// ErrTorn is returned for a log that ends in the midst of a record, or has something at its end that is none. All that was
-// read before is good.
+// ErrTorn is returned for a log that ends in the midst of a record, or has something at its end that is none. All that
+// was read before is good.
 var ErrTorn = errors.New("log ends in a torn record")
 
 // Record is one piece of output in a log.

@@ -10,8 +10,8 @@ import (
 	"os"
 )
 
-// ReadLog reads the log at path, record by record. Data of a record is valid until the next one. An error ends it: [ErrTorn] after
-// the last whole record of a log that ends in something else, as one does whose writer was killed.
+// ReadLog reads the log at path, record by record. Data of a record is valid until the next one. An error ends it:
+// [ErrTorn] after the last whole record of a log that ends in something else, as one does whose writer was killed.
 func ReadLog(path string) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		f, err := os.Open(path)
@@ -75,8 +75,8 @@ type Recovered struct {
 	Torn           bool // the log ends in the midst of a record
 }
 
-// RecoverOutput reads the log of a run that this process is not running, for the record of a run whose server died. A run without
-// a log has no output; that is no error. What it returns is as large as the log.
+// RecoverOutput reads the log of a run that this process is not running, for the record of a run whose server died. A
+// run without a log has no output; that is no error. What it returns is as large as the log.
 func RecoverOutput(dir, run string) (Recovered, error) {
 	var out Recovered
 	if !validID(run) {

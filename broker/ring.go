@@ -22,7 +22,8 @@ type ring struct {
 	first   uint64  // number of entries[0]
 	entries []entry // oldest first
 
-	// start is the offset in each channel from which on the ring has everything: the end of the last frame that was dropped.
+	// start is the offset in each channel from which on the ring has everything: the end of the last frame that was
+	// dropped.
 	start  [channels]int64
 	before [channels]stamp // of that frame
 	log    int64           // length of the log when the last frame was published that was dropped

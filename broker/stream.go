@@ -16,8 +16,8 @@ const (
 	stateEnded   = "ended"
 )
 
-// Stream is the writer's side of one run. Its methods never wait for viewers, only for a write into the page cache, and may
-// be called by several goroutines; frames are published in the order of the calls.
+// Stream is the writer's side of one run. Its methods never wait for viewers, only for a write into the page cache, and
+// may be called by several goroutines; frames are published in the order of the calls.
 type Stream struct {
 	broker *Broker
 	run    string
@@ -59,12 +59,16 @@ func (s *Stream) Describe(profile, driver string) {
 	s.profile, s.driver = profile, driver
 }
 
-// Publish publishes a frame that is neither output nor the end: queued, started, progress, violation, egress, approval or
-// display. Output that was written before goes out before it. f.Run is set here. The state in hello follows from it: an approval frame
-// whose State is "pending" makes the run pending, another one or queued makes it queued, started makes it running.
+// Publish publishes a frame that is neither output nor the end: queued, started, progress, violation, egress, approval
+// or display. Output that was written before goes out before it. f.Run is set here.
+//
+// The state in hello follows from it: an approval frame whose State is "pending" makes the run pending, another one or
+// queued makes it queued, started makes it running. A late viewer is told the last frame of each kind and the last 64
+// of display; frames of egress are only in memory for a while, and in the audit trail.
 func (s *Stream) Publish(f api.Frame) {
 	switch f.Type {
-	case api.FrameQueued, api.FrameStarted, api.FrameProgress, api.FrameViolation, api.FrameEgress, api.FrameApproval, api.FrameDisplay:
+	case api.FrameQueued, api.FrameStarted, api.FrameProgress, api.FrameViolation, api.FrameEgress, api.FrameApproval,
+		api.FrameDisplay:
 	default:
 		s.broker.config.Logger.Error("frame is not one to be published", logkey.Run, s.run, "type", f.Type)
 		return

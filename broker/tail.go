@@ -43,8 +43,8 @@ func (t *tail) since(offset int64) []byte {
 	return bytes.Clone(last[int64(len(last))-(t.end-offset):])
 }
 
-// begin is where a late viewer begins to read: at the first kept byte, or after the first line end if that is near; in the
-// midst of a line never in the midst of a rune.
+// begin is where a late viewer begins to read: at the first kept byte, or after the first line end if that is near; in
+// the midst of a line never in the midst of a rune.
 func (t *tail) begin() int64 {
 	from, p := t.from(), t.last()
 	if from == 0 {

@@ -8,16 +8,16 @@ import (
 	"github.com/silk-sandbox/silk/api"
 )
 
-// Cursor is where a viewer begins: at the given offset of each channel, which is how many bytes of it the viewer has. The zero
-// value is the begin of the output.
+// Cursor is where a viewer begins: at the given offset of each channel, which is how many bytes of it the viewer has.
+// The zero value is the begin of the output.
 type Cursor struct {
 	Stdout, Stderr int64
 	Tail           bool // begin with the last 4 KiB of each channel instead, and ignore the offsets
 }
 
-// Viewer reads the frames of one run. It never slows the program: one that falls behind catches up from the log, and what is not
-// there is told by a gap frame. Its memory is bounded by one frame and some references to shared ones. Next is for one goroutine at
-// a time, Close for any.
+// Viewer reads the frames of one run. It never slows the program: one that falls behind catches up from the log, and
+// what is not there is told by a gap frame. Its memory is bounded by one frame and some references to shared ones. Next
+// is for one goroutine at a time, Close for any.
 type Viewer struct {
 	stream *Stream
 	bell   chan struct{} // of one element: there is something new
@@ -39,7 +39,8 @@ type Viewer struct {
 	queued bool // is in many.ready, under its lock
 }
 
-// View attaches a viewer to a run that is live or has ended a short time ago. The end of ctx closes it, as [Viewer.Close] does.
+// View attaches a viewer to a run that is live or has ended a short time ago. The end of ctx closes it, as
+// [Viewer.Close] does.
 func (b *Broker) View(ctx context.Context, run string, cursor Cursor) (*Viewer, error) {
 	v, err := b.attach(run, cursor, nil)
 	if err != nil {
@@ -80,13 +81,14 @@ func (b *Broker) attach(run string, cursor Cursor, many *Many) (*Viewer, error) 
 	return v, nil
 }
 
-// Next returns the next frame as JSON, which the caller must not change, and waits for it. The first frame is hello, then come
-// the frames that say how the run stands, then its output from the cursor on together with all that happens, in the order of
-// publication; within a channel each piece begins where the one before, or a gap frame, has ended. Only the last 4 KiB of a channel, if
-// neither memory nor log has them any more, come after what the other channel has printed since.
+// Next returns the next frame as JSON, which the caller must not change, and waits for it. The first frame is hello,
+// then come the frames that say how the run stands, then its output from the cursor on together with all that happens,
+// in the order of publication; within a channel each piece begins where the one before, or a gap frame, has ended. Only
+// the last 4 KiB of a channel, if neither memory nor log has them any more, come after what the other channel has
+// printed since.
 //
-// After the exit frame it returns io.EOF. ErrClosed says that nobody here will know how the run ended. An error of ctx leaves the
-// viewer as it was.
+// After the exit frame it returns io.EOF. ErrClosed says that nobody here will know how the run ended. An error of ctx
+// leaves the viewer as it was.
 func (v *Viewer) Next(ctx context.Context) ([]byte, error) {
 	for {
 		frame, err := v.poll()
@@ -101,7 +103,8 @@ func (v *Viewer) Next(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// Cursor is where a viewer would go on that comes after what Next has returned. Like Next it is for one goroutine at a time.
+// Cursor is where a viewer would go on that comes after what Next has returned. Like Next it is for one goroutine at a
+// time.
 func (v *Viewer) Cursor() Cursor { return Cursor{Stdout: v.off[stdout], Stderr: v.off[stderr]} }
 
 // Close releases the viewer. Next returns ErrClosed from then on.

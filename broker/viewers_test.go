@@ -118,7 +118,8 @@ func (t errorer) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// The target is below 200 MB for a thousand viewers of one run. What the broker has of it is far less: frames are encoded once.
+// The target is below 200 MB for a thousand viewers of one run. What the broker has of it is far less: frames are
+// encoded once.
 func TestMemoryOfAThousandViewers(t *testing.T) {
 	const viewers = 1000
 	b := newBroker(t, nil)

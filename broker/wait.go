@@ -12,8 +12,9 @@ const (
 	crowdWait = time.Millisecond // more of them are woken together, that much later
 )
 
-// waitList has the viewers of one stream that have read everything. Its lock is taken after that of the stream. A viewer adds
-// itself while it shares the lock of the stream, which the writer has alone when it publishes: so none misses a frame.
+// waitList has the viewers of one stream that have read everything. Its lock is taken after that of the stream. A
+// viewer adds itself while it shares the lock of the stream, which the writer has alone when it publishes: so none
+// misses a frame.
 type waitList struct {
 	mu      sync.Mutex
 	viewers []*Viewer

@@ -41,13 +41,14 @@ type part struct {
 	at   stamp // of the last piece that was written
 }
 
-// Output publishes a piece of one channel ("stdout" or "stderr") that begins at offset. It copies data. Whole lines go out
-// at once, the begin of a line after 50 ms at most, together with what follows until then; a long piece becomes several frames
-// of 32 KiB at most, which do not cut a rune in two. After a quarter of a million frames whole lines wait for as long.
+// Output publishes a piece of one channel ("stdout" or "stderr") that begins at offset. It copies data. Whole lines go
+// out at once, the begin of a line after 50 ms at most, together with what follows until then; a long piece becomes
+// several frames of 32 KiB at most, which do not cut a rune in two. After a quarter of a million frames whole lines
+// wait for as long.
 //
-// seq is common to both channels and grows; at is the time since the start of the program. Frames have those of the last byte
-// in them, or of the frame before if that is later. Bytes that were there already are dropped; where bytes are missing, viewers
-// get a gap frame.
+// seq is common to both channels and grows; at is the time since the start of the program. Frames have those of the
+// last byte in them, or of the frame before if that is later. Bytes that were there already are dropped; where bytes
+// are missing, viewers get a gap frame.
 func (s *Stream) Output(name string, offset int64, seq uint64, at time.Duration, data []byte) {
 	c, ok := parseChannel(name)
 	if !ok {
@@ -118,9 +119,9 @@ func (w *writer) take(c channel, data []byte) {
 	}
 }
 
-// cut says how many of the first ready bytes of p go into one frame, and how many remain for the next ones. It cuts after a
-// line if one ends in the second half of the frame, else between two runes; an unfinished rune at the end of what is ready is
-// left over.
+// cut says how many of the first ready bytes of p go into one frame, and how many remain for the next ones. It cuts
+// after a line if one ends in the second half of the frame, else between two runes; an unfinished rune at the end of
+// what is ready is left over.
 func cut(p []byte, ready int) (n, rest int) {
 	n = min(ready, frameBytes, len(p))
 	switch {
@@ -195,7 +196,8 @@ func (w *writer) end() {
 	}
 }
 
-// publish makes a frame of p, the next bytes of a channel: into the log first, so that no viewer has seen what a crash loses.
+// publish makes a frame of p, the next bytes of a channel: into the log first, so that no viewer has seen what a crash
+// loses.
 func (w *writer) publish(c channel, p []byte) {
 	s, part := w.stream, &w.parts[c]
 	w.frames++

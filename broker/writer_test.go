@@ -182,6 +182,24 @@ func TestBrokenUTF8(t *testing.T) {
 	}
 }
 
+// A rune that was held back while the other channel went on does not take its old stamp along.
+func TestStampsNeverFall(t *testing.T) {
+	b := newBroker(t, nil)
+	s := open(t, b, "r", Limits{})
+	v := view(t, b, "r", Cursor{})
+	s.Output("stdout", 0, 1, 1*time.Millisecond, []byte("a\xc3"))
+	s.Output("stderr", 0, 2, 2*time.Millisecond, []byte("e\n"))
+	s.w.timeout()
+	frames, _ := drain(t, v)
+	var got []uint64
+	for _, f := range frames[1:] {
+		got = append(got, f.Seq, uint64(*f.AtMs))
+	}
+	if diff := cmp.Diff([]uint64{1, 1, 2, 2, 2, 2}, got); diff != "" {
+		t.Errorf("want -, got +:\n%s", diff)
+	}
+}
+
 // The writer gives the same bytes twice, or leaves some out.
 func TestOverlapsAndHoles(t *testing.T) {
 	b := newBroker(t, nil)
