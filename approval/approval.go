@@ -38,12 +38,15 @@ var (
 	ErrDecided    = errors.New("it is decided already")                                // Decide
 	ErrExpired    = errors.New("the time for a decision is over")                      // Decide
 	ErrNoGrant    = errors.New("there is no grant that still covers anything")         // Revoke
+	ErrTooLarge   = errors.New("the request is too large to be shown to an owner")     // Ask
 )
 
 // Bounds on what one request may bring along.
 const (
 	MaxCodeBytes    = 256 << 10 // shown to the owner; of longer code the beginning is, and that is said
-	MaxPlanBytes    = 128 << 10
+	MaxFilesBytes   = 512 << 10 // shown of all files and the input together; what does not fit is named
+	MaxFiles        = 200       // named; that there are more is said
+	MaxPlanBytes    = 1 << 20   // of a larger one Ask says ErrTooLarge
 	MaxSubjectBytes = 1024
 	MaxTextBytes    = 2048               // of Rule, Detail and Reason; the rest is cut, and that is said
 	MaxFor          = 7 * 24 * time.Hour // the longest that a grant lasts
@@ -72,11 +75,14 @@ type Request struct {
 	Detail     string          // what is asked for, where what is allowed: the sentence of policy.Denial
 	Plan       json.RawMessage // what would happen: policy.Plan
 	Code       string          // the program as it would run; empty if the plan's arguments are all of it
+	Files      []Upload        // what else lies in /workspace when it starts
+	Stdin      string          // its input, if that came with the request
+	StdinOpen  bool            // its input is sent while it runs, so nobody can see it before
 	At         time.Time       // zero: now
 	Expires    time.Time       // without a decision until then it is denied
 }
 
-// Approval is a request and what became of it. Rule, Detail, Code and Reason are as [Show] makes them, safe to print.
+// Approval is a request and what became of it. Rule, Detail, Code, Files and Reason are as [Show] makes them, safe to print.
 type Approval struct {
 	Run        string
 	Hash       string
@@ -88,6 +94,7 @@ type Approval struct {
 	Plan       json.RawMessage
 	Code       string
 	Omitted    string // why Code is not the whole code, as a sentence; empty if it is
+	Files      []File // what else the program gets
 	State      State
 	Requested  time.Time
 	Expires    time.Time
@@ -95,6 +102,13 @@ type Approval struct {
 	DecidedBy  string    // id of a token, or auth.LocalToken; empty before, and when time ran out
 	Reason     string    // the decider's words
 	ValidUntil time.Time // of a grant: the same request by the same token needs no other until then; zero: this run only
+}
+
+// Upload is one file of a request.
+type Upload struct {
+	Name       string // below /workspace
+	Content    string
+	Executable bool
 }
 
 // Ask keeps a request that waits for the owner, and adds approval_requested to the audit trail. tx is the transaction that
@@ -106,8 +120,8 @@ func Ask(ctx context.Context, tx *sql.Tx, r Request) (Approval, error) {
 		return Approval{}, fmt.Errorf("ask for approval of run %q: %w", r.Run, err)
 	}
 	_, err = tx.ExecContext(ctx, "INSERT INTO approvals ("+columns+`)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, '', '', NULL)`,
-		a.Run, a.Hash, a.CodeSHA256, a.Subject, a.Token, a.Rule, a.Detail, string(a.Plan), a.Code, a.Omitted,
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, '', '', NULL)`,
+		a.Run, a.Hash, a.CodeSHA256, a.Subject, a.Token, a.Rule, a.Detail, string(a.Plan), a.Code, a.Omitted, encodeFiles(a.Files),
 		string(a.State), a.Requested.UnixMilli(), a.Expires.UnixMilli())
 	if err == nil {
 		err = event(ctx, tx, a.Run, audit.ApprovalRequested, a.Requested, map[string]any{
@@ -136,8 +150,10 @@ func (r Request) approval() (Approval, error) {
 		return Approval{}, fmt.Errorf("%q is not the hash of its code", r.CodeSHA256)
 	case r.Subject == "" || len(r.Subject) > MaxSubjectBytes || !isVisible(r.Subject):
 		return Approval{}, fmt.Errorf("its subject has %d bytes, not 1 to %d, or is not made by Subject", len(r.Subject), MaxSubjectBytes)
-	case len(r.Plan) > MaxPlanBytes || !json.Valid(r.Plan):
-		return Approval{}, fmt.Errorf("its plan has %d bytes, more than %d, or is not JSON", len(r.Plan), MaxPlanBytes)
+	case len(r.Plan) > MaxPlanBytes:
+		return Approval{}, fmt.Errorf("%w: its plan has %d bytes, more than %d", ErrTooLarge, len(r.Plan), MaxPlanBytes)
+	case !json.Valid(r.Plan):
+		return Approval{}, errors.New("its plan is not JSON")
 	case !r.Expires.After(r.At):
 		return Approval{}, errors.New("its time is over before it began")
 	}
@@ -147,6 +163,7 @@ func (r Request) approval() (Approval, error) {
 		State: Pending, Requested: wholeMs(r.At), Expires: wholeMs(r.Expires),
 	}
 	a.Code, a.Omitted = Show(r.Code)
+	a.Files = r.files()
 	return a, nil
 }
 

@@ -153,7 +153,7 @@ func TestRevoke(t *testing.T) {
 
 func TestListAndPrevious(t *testing.T) {
 	db := open(t)
-	if _, ok, err := Previous(t.Context(), db, "lab:python main.py"); ok || err != nil {
+	if _, ok, err := Previous(t.Context(), db, Approval{Subject: "lab:python main.py"}); ok || err != nil {
 		t.Errorf("a version of nothing: %t, %v", ok, err)
 	}
 	var runs []Request
@@ -177,11 +177,20 @@ func TestListAndPrevious(t *testing.T) {
 	decide("01A9", other.Hash, true, noon.Add(4*time.Minute))
 
 	err := db.View(t.Context(), func(tx *sql.Tx) error {
-		a, ok, err := Previous(t.Context(), tx, "lab:python main.py")
-		if !ok || a.Run != "01A0" || a.Code != "one" || a.Plan == nil {
-			t.Errorf("the version before is %+v, %t", a, ok)
+		for run, want := range map[string]string{"01A3": "01A0", "01A1": "01A0", "01A0": "01A2", "01A2": "", "01A9": ""} {
+			a, err := Get(t.Context(), tx, run)
+			if err != nil {
+				return err
+			}
+			before, ok, err := Previous(t.Context(), tx, a)
+			if err != nil {
+				return err
+			}
+			if ok != (want != "") || before.Run != want || ok && (before.Code == "" || before.Plan == nil) {
+				t.Errorf("the version before %s is %q, want %q", run, before.Run, want)
+			}
 		}
-		return err
+		return nil
 	})
 	if err != nil {
 		t.Fatal(err)

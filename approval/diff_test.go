@@ -62,7 +62,7 @@ func TestDiff(t *testing.T) {
 			"the first version",
 			Approval{},
 			version(t, "01B", "a\n", `1`),
-			"# no version of lab:python main.py was approved before: all of it is new\n--- nothing plan\n+++ run 01B plan\n@@ -0,0 +1,1 @@\n+1\n--- nothing code\n+++ run 01B code\n@@ -0,0 +1,1 @@\n+a\n",
+			"# no version of lab:python main.py was approved before: all of it is new\n--- nothing code\n+++ run 01B code\n@@ -0,0 +1,1 @@\n+a\n--- nothing plan\n+++ run 01B plan\n@@ -0,0 +1,1 @@\n+1\n",
 		},
 		{
 			"asked for by another", otherToken, version(t, "01B", "a\n", plan1),
@@ -74,7 +74,7 @@ func TestDiff(t *testing.T) {
 		},
 		{
 			"a carriage return", granted(version(t, "01A", "a\n", plan1)), version(t, "01B", "a\r\n", plan1),
-			header + "# 1 character is invisible or steering how others are shown: ⟨U+000D⟩\n--- run 01A code\n+++ run 01B code\n@@ -1,1 +1,1 @@\n-a\n+a⟨U+000D⟩\n",
+			header + "# code: 1 character is invisible or steering how others are shown: ⟨U+000D⟩\n--- run 01A code\n+++ run 01B code\n@@ -1,1 +1,1 @@\n-a\n+a⟨U+000D⟩\n",
 		},
 		{
 			"a steering character in a plan", granted(version(t, "01A", "a\n", `"x"`)), version(t, "01B", "a\n", "\"\u202ex\""),
@@ -86,15 +86,15 @@ func TestDiff(t *testing.T) {
 		},
 		{
 			"no text now", granted(version(t, "01A", "a\n", plan1)), version(t, "01B", strings.Repeat("\x00", 99), plan1),
-			header + "# asked for now: the code is no text: 99 bytes, not shown\n--- run 01A code\n+++ run 01B code\n@@ -1,1 +0,0 @@\n-a\n",
+			header + "# asked for now: no text: 99 bytes, not shown\n--- run 01A code\n+++ run 01B code\n@@ -1,1 +0,0 @@\n-a\n",
 		},
 		{
 			"no text before, nor now", granted(version(t, "01A", strings.Repeat("\x00", 98), plan1)), version(t, "01B", strings.Repeat("\x00", 99), plan1),
-			header + "# approved before: the code is no text: 98 bytes, not shown\n# asked for now: the code is no text: 99 bytes, not shown\n# the code is another one, but not in what is shown of it\n# there is no difference to be seen\n",
+			header + "# approved before: no text: 98 bytes, not shown\n# asked for now: no text: 99 bytes, not shown\n# the code is another one, but not in what is shown of it\n# there is no difference to be seen\n",
 		},
 		{
 			"a difference behind what is shown", granted(version(t, "01A", strings.Repeat("a\n", MaxCodeBytes), plan1)), version(t, "01B", strings.Repeat("a\n", MaxCodeBytes-1)+"b\n", plan1),
-			header + "# approved before: only the first 262144 of 524288 bytes of the code are shown\n# asked for now: only the first 262144 of 524288 bytes of the code are shown\n# the code is another one, but not in what is shown of it\n# there is no difference to be seen\n",
+			header + "# approved before: only the first 262144 of 524288 bytes are shown\n# asked for now: only the first 262144 of 524288 bytes are shown\n# the code is another one, but not in what is shown of it\n# there is no difference to be seen\n",
 		},
 		{
 			"commands without code", granted(command("01A")), command("01B"),
@@ -128,7 +128,7 @@ func TestDiffIsBounded(t *testing.T) {
 	whole := unified("run 01A code", "run 01B code", old.Code, new.Code)
 	var told int
 	for line := range strings.Lines(got) {
-		if _, err := fmt.Sscanf(line, "# the difference is long: its last %d lines are not shown\n", &told); err == nil {
+		if _, err := fmt.Sscanf(line, "# the difference of the code is long: its last %d lines are not shown\n", &told); err == nil {
 			break
 		}
 	}
@@ -141,8 +141,96 @@ func TestDiffIsBounded(t *testing.T) {
 	if told == 0 || told+shown != strings.Count(whole, "\n") {
 		t.Errorf("%d lines are shown and %d are said to be left out, of %d", shown, told, strings.Count(whole, "\n"))
 	}
-	if !strings.HasSuffix(got, fmt.Sprintf("\n# here %d lines are left out\n", told)) {
+	if !strings.HasSuffix(got, fmt.Sprintf("\n# here %d lines of the code are left out\n", told)) {
 		t.Errorf("it ends with %q", got[len(got)-80:])
+	}
+}
+
+// What is beside the code is shown as the code is.
+func TestDiffOfFiles(t *testing.T) {
+	with := func(run string, change func(*Request)) Approval {
+		r := request(run, "tok", "import lib\n")
+		change(&r)
+		a, err := r.approval()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	const same = "# the code is the same, byte for byte\n"
+	lib := func(content string) func(*Request) {
+		return func(r *Request) { r.Files = []Upload{{Name: "lib.py", Content: content}} }
+	}
+	big := strings.Repeat("x", MaxFilesBytes+1)
+	for _, test := range []struct {
+		name     string
+		old, new func(*Request)
+		want     string
+	}{
+		{"the same file", lib("a\n"), lib("a\n"), same + "# there is no difference to be seen\n"},
+		{
+			"a changed file", lib("a\n"), lib("b\n"),
+			same + "# /workspace/lib.py is not the same: 2 bytes\n--- run 01A /workspace/lib.py\n+++ run 01B /workspace/lib.py\n@@ -1,1 +1,1 @@\n-a\n+b\n",
+		},
+		{
+			"a new file", func(*Request) {}, lib("b\u202e\n"),
+			same + "# /workspace/lib.py is new: 5 bytes\n# /workspace/lib.py: 1 character is invisible or steering how others are shown: ⟨U+202E⟩\n" +
+				"--- run 01A /workspace/lib.py\n+++ run 01B /workspace/lib.py\n@@ -0,0 +1,1 @@\n+b⟨U+202E⟩\n",
+		},
+		{
+			"a file that is gone", lib("a\n"), func(*Request) {},
+			same + "# /workspace/lib.py is gone\n--- run 01A /workspace/lib.py\n+++ run 01B /workspace/lib.py\n@@ -1,1 +0,0 @@\n-a\n",
+		},
+		{
+			"a file that can be run now", lib("a\n"), func(r *Request) { r.Files = []Upload{{Name: "lib.py", Content: "a\n", Executable: true}} },
+			same + "# /workspace/lib.py can be run as a program\n# there is no difference to be seen\n",
+		},
+		{
+			"input", func(r *Request) { r.Stdin = "a\n" }, func(r *Request) { r.Stdin = "b\n" },
+			same + "# stdin is not the same: 2 bytes\n--- run 01A stdin\n+++ run 01B stdin\n@@ -1,1 +1,1 @@\n-a\n+b\n",
+		},
+		{
+			"input that comes later, as before", func(r *Request) { r.StdinOpen = true }, func(r *Request) { r.StdinOpen = true },
+			same + "# stdin: it is sent while the program runs, so nobody can see it before\n# there is no difference to be seen\n",
+		},
+		{
+			"a file that is too large, as before", lib(big), lib(big),
+			same + "# /workspace/lib.py: 524289 bytes, not shown: there is too much\n# there is no difference to be seen\n",
+		},
+		{
+			"a file that is too large and another one", lib(big), lib(big + "x"),
+			same + "# /workspace/lib.py is not the same: 524290 bytes\n# /workspace/lib.py: 524290 bytes, not shown: there is too much\n# there is no difference to be seen\n",
+		},
+		{
+			"a file that is no text", lib("a\n"), lib(strings.Repeat("\x00", 99)),
+			same + "# /workspace/lib.py is not the same: 99 bytes\n# /workspace/lib.py: no text: 99 bytes, not shown\n" +
+				"--- run 01A /workspace/lib.py\n+++ run 01B /workspace/lib.py\n@@ -1,1 +0,0 @@\n-a\n",
+		},
+	} {
+		got := Diff(granted(with("01A", test.old)), with("01B", test.new))
+		if d := cmp.Diff("# compared with what was approved on 2026-05-28T20:26:40Z\n"+test.want, got); d != "" {
+			t.Errorf("%s: %s", test.name, d)
+		}
+	}
+}
+
+// A part that is long does not push another one out of sight.
+func TestDiffKeepsRoomForEachPart(t *testing.T) {
+	r := request("01B", "tok", "evil()\n")
+	r.Plan = json.RawMessage(`["` + strings.Repeat(`x", "`, 60_000) + `"]`)
+	r.Files = []Upload{{Name: "a", Content: strings.Repeat("x\n", MaxFilesBytes/2)}}
+	a, err := r.approval()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := Diff(Approval{}, a)
+	for _, want := range []string{"\n+evil()\n", " run 01B plan\n", "# the difference of the plan is long", "# the difference of the files and input is long"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is not in it", want)
+		}
+	}
+	if len(got) > 3*MaxDiffBytes {
+		t.Errorf("%d bytes", len(got))
 	}
 }
 

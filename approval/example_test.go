@@ -70,7 +70,7 @@ func Example() {
 	ask("01B", "fit()\n") // the same again
 
 	second, waits := ask("01C", "fit()\nimport socket\n") // not the same
-	previous, _, err := approval.Previous(ctx, db, second.Subject)
+	previous, _, err := approval.Previous(ctx, db, second)
 	if err != nil {
 		panic(err)
 	}

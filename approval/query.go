@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 )
@@ -36,7 +37,7 @@ type Filter struct {
 	Limit   int    // at most; 0, or more than 1000: 100
 }
 
-// List returns approvals, the newest first, without code and plan: [Get] has them.
+// List returns approvals, the newest first, without code, files and plan: [Get] has them.
 func List(ctx context.Context, q Querier, f Filter) ([]Approval, error) {
 	if f.Limit <= 0 || f.Limit > 1000 {
 		f.Limit = 100
@@ -59,24 +60,28 @@ func List(ctx context.Context, q Querier, f Filter) ([]Approval, error) {
 	return all, nil
 }
 
-// Previous returns the version of a subject that was granted last, whoever asked for it: what [Diff] compares with. It says
-// whether there is one.
-func Previous(ctx context.Context, q Querier, subject string) (Approval, bool, error) {
-	a, err := scan(q.QueryRowContext(ctx, "SELECT "+columns+` FROM approvals
-		WHERE subject = ? AND state = 'granted' ORDER BY decided_at DESC, run DESC LIMIT 1`, subject))
+// Previous returns the version of the subject of a that was granted last before a was decided about, or until now, whoever
+// asked for it: what [Diff] compares a with. It says whether there is one.
+func Previous(ctx context.Context, q Querier, a Approval) (Approval, bool, error) {
+	until := int64(math.MaxInt64)
+	if !a.Decided.IsZero() {
+		until = a.Decided.UnixMilli()
+	}
+	before, err := scan(q.QueryRowContext(ctx, "SELECT "+columns+` FROM approvals
+		WHERE subject = ? AND state = 'granted' AND run <> ? AND decided_at <= ? ORDER BY decided_at DESC, run DESC LIMIT 1`, a.Subject, a.Run, until))
 	if errors.Is(err, sql.ErrNoRows) {
 		return Approval{}, false, nil
 	}
 	if err != nil {
-		return Approval{}, false, fmt.Errorf("look for the last granted version of %q: %w", subject, err)
+		return Approval{}, false, fmt.Errorf("look for the version that was granted before run %q: %w", a.Run, err)
 	}
-	return a, true, nil
+	return before, true, nil
 }
 
 // columns are those that scan reads, light those of a list.
 const (
-	columns = "run, hash, code_sha256, subject, token, rule, detail, plan, code, omitted, state, requested_at, expires_at, decided_at, decided_by, reason, valid_until"
-	light   = "run, hash, code_sha256, subject, token, rule, detail, '', '', omitted, state, requested_at, expires_at, decided_at, decided_by, reason, valid_until"
+	columns = "run, hash, code_sha256, subject, token, rule, detail, plan, code, omitted, files, state, requested_at, expires_at, decided_at, decided_by, reason, valid_until"
+	light   = "run, hash, code_sha256, subject, token, rule, detail, '', '', omitted, '', state, requested_at, expires_at, decided_at, decided_by, reason, valid_until"
 )
 
 func list(ctx context.Context, q Querier, rest string, args ...any) (all []Approval, err error) {
@@ -98,13 +103,16 @@ func list(ctx context.Context, q Querier, rest string, args ...any) (all []Appro
 func scan(row interface{ Scan(...any) error }) (a Approval, err error) {
 	var requested, expires int64
 	var decided, until sql.NullInt64
-	var plan string
-	err = row.Scan(&a.Run, &a.Hash, &a.CodeSHA256, &a.Subject, &a.Token, &a.Rule, &a.Detail, &plan, &a.Code, &a.Omitted, &a.State,
+	var plan, files string
+	err = row.Scan(&a.Run, &a.Hash, &a.CodeSHA256, &a.Subject, &a.Token, &a.Rule, &a.Detail, &plan, &a.Code, &a.Omitted, &files, &a.State,
 		&requested, &expires, &decided, &a.DecidedBy, &a.Reason, &until)
 	a.Requested, a.Expires = time.UnixMilli(requested), time.UnixMilli(expires)
 	a.Decided, a.ValidUntil = timeOf(decided), timeOf(until)
 	if plan != "" {
 		a.Plan = []byte(plan)
+	}
+	if err == nil {
+		a.Files, err = decodeFiles(files)
 	}
 	return a, err
 }

@@ -24,7 +24,7 @@ const (
 // sentence, and is empty otherwise.
 func Show(code string) (text, omitted string) {
 	if hidden := strange(code); hidden*3 > utf8.RuneCountInString(code) && hidden > 16 {
-		return "", fmt.Sprintf("the code is no text: %d bytes, not shown", len(code))
+		return "", fmt.Sprintf("no text: %d bytes, not shown", len(code))
 	}
 	if len(code) <= MaxCodeBytes {
 		return visible(code), ""
@@ -37,7 +37,7 @@ func Show(code string) (text, omitted string) {
 			head = head[:len(head)-1]
 		}
 	}
-	return visible(head), fmt.Sprintf("only the first %d of %d bytes of the code are shown", len(head), len(code))
+	return visible(head), fmt.Sprintf("only the first %d of %d bytes are shown", len(head), len(code))
 }
 
 // strange counts what is no printable text in code.

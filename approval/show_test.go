@@ -55,11 +55,11 @@ func TestShowSaysWhatIsMissing(t *testing.T) {
 		name, code, want, omitted string
 	}{
 		{"as long as can be", strings.Repeat("x", MaxCodeBytes), strings.Repeat("x", MaxCodeBytes), ""},
-		{"one byte more", strings.Repeat("x", MaxCodeBytes+1), strings.Repeat("x", MaxCodeBytes), "only the first 262144 of 262145 bytes of the code are shown"},
-		{"cut at the end of a line", lines, strings.Repeat("print(1)\n", MaxCodeBytes/9), fmt.Sprintf("only the first %d of %d bytes of the code are shown", MaxCodeBytes/9*9, len(lines))},
-		{"not cut inside a character", "x" + strings.Repeat("ä", MaxCodeBytes/2), "x" + strings.Repeat("ä", MaxCodeBytes/2-1), "only the first 262143 of 262145 bytes of the code are shown"},
-		{"broken bytes at the bound", strings.Repeat("x", MaxCodeBytes-1) + "\x80\x80\x80", strings.Repeat("x", MaxCodeBytes-2), "only the first 262142 of 262146 bytes of the code are shown"},
-		{"no text", "\x7fELF\x02\x01\x01" + strings.Repeat("\x00\xff\x01", 50), "", "the code is no text: 157 bytes, not shown"},
+		{"one byte more", strings.Repeat("x", MaxCodeBytes+1), strings.Repeat("x", MaxCodeBytes), "only the first 262144 of 262145 bytes are shown"},
+		{"cut at the end of a line", lines, strings.Repeat("print(1)\n", MaxCodeBytes/9), fmt.Sprintf("only the first %d of %d bytes are shown", MaxCodeBytes/9*9, len(lines))},
+		{"not cut inside a character", "x" + strings.Repeat("ä", MaxCodeBytes/2), "x" + strings.Repeat("ä", MaxCodeBytes/2-1), "only the first 262143 of 262145 bytes are shown"},
+		{"broken bytes at the bound", strings.Repeat("x", MaxCodeBytes-1) + "\x80\x80\x80", strings.Repeat("x", MaxCodeBytes-2), "only the first 262142 of 262146 bytes are shown"},
+		{"no text", "\x7fELF\x02\x01\x01" + strings.Repeat("\x00\xff\x01", 50), "", "no text: 157 bytes, not shown"},
 		{"text with few strange characters", strings.Repeat("\x00", 16), strings.Repeat("⟨U+0000⟩", 16), ""},
 		{"text with a third of them", strings.Repeat("\x00ab", 100), strings.Repeat("⟨U+0000⟩ab", 100), ""},
 		{"a word of another alphabet", strings.Repeat("漢字", 100), strings.Repeat("漢字", 100), ""},

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -239,5 +240,26 @@ func TestState(t *testing.T) {
 		if got := test.token.State(now); got != test.want {
 			t.Errorf("%s: %s", name, got)
 		}
+	}
+}
+
+func TestRevoked(t *testing.T) {
+	db, c := open(t), newClock()
+	good, _ := create(t, db, New{Name: "good", At: c.Now()})
+	over, _ := create(t, db, New{Name: "over", Expires: c.Now().Add(time.Millisecond), At: c.Now()})
+	bad, _ := create(t, db, New{Name: "bad", At: c.Now()})
+	if _, err := Revoke(t.Context(), db, LocalOwner, "bad", c.Now()); err != nil {
+		t.Fatal(err)
+	}
+	err := db.View(t.Context(), func(tx *sql.Tx) error {
+		for id, want := range map[string]bool{good.ID: false, over.ID: false, bad.ID: true, LocalToken: false, "": true, "nobody": true, "good": true} {
+			if got, err := Revoked(t.Context(), tx, id); got != want || err != nil {
+				t.Errorf("%s: %t, %v", id, got, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

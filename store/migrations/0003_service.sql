@@ -55,6 +55,7 @@ CREATE TABLE approvals (
     plan         TEXT NOT NULL,       -- JSON
     code         TEXT NOT NULL,       -- as shown to the owner
     omitted      TEXT NOT NULL,       -- why it is not shown whole; '' if it is
+    files        TEXT NOT NULL,       -- JSON: what else the program gets, files and input, as shown to the owner
     state        TEXT NOT NULL CHECK (state IN ('pending', 'granted', 'denied', 'expired', 'withdrawn')),
     requested_at INTEGER NOT NULL,
     expires_at   INTEGER NOT NULL,    -- without a decision until then it is denied
