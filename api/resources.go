@@ -25,12 +25,23 @@ type Approval struct {
 	Plan          json.RawMessage `json:"plan,omitempty" doc:"What would happen"`
 	Code          string          `json:"code,omitempty" doc:"With invisible characters shown"`
 	Omitted       string          `json:"omitted,omitempty" doc:"Why code is not the whole code"`
+	Files         []ApprovalFile  `json:"files,omitempty" doc:"What else the program gets"`
 	Diff          string          `json:"diff,omitempty" doc:"To the last approved version"`
 	RequestedAtMs int64           `json:"requested_at_ms"`
 	ExpiresAtMs   int64           `json:"expires_at_ms" doc:"Without a decision it is denied then"`
 	DecidedAtMs   int64           `json:"decided_at_ms,omitempty"`
 	DecidedBy     string          `json:"decided_by,omitempty"`
 	ValidUntilMs  int64           `json:"valid_until_ms,omitempty" doc:"Of a grant: the same request needs no other until then"`
+}
+
+// ApprovalFile is a file, or the input, of a run that waits for the owner.
+type ApprovalFile struct {
+	Name       string `json:"name"`
+	Bytes      int    `json:"bytes"`
+	SHA256     string `json:"sha256,omitempty"`
+	Executable bool   `json:"executable,omitempty"`
+	Text       string `json:"text,omitempty" doc:"With invisible characters shown"`
+	Omitted    string `json:"omitted,omitempty" doc:"Why text is not the whole content"`
 }
 
 // DecisionRequest is the owner's answer.

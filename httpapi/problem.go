@@ -53,7 +53,7 @@ var kinds = []struct {
 // the client learns no more than that, since its text may name paths of the host.
 func (h *handler) problemOf(ctx context.Context, err error) error {
 	var (
-		already *api.Problem
+		already answer
 		invalid *serve.InvalidError
 		denied  *serve.DeniedError
 		full    *queue.FullError

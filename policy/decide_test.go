@@ -145,7 +145,9 @@ func TestDecide(t *testing.T) {
 		{name: "an upload below a mount", owner: store, change: func(r *Request) {
 			r.Mounts, r.Uploads = []Mount{{"/srv/data", "/workspace/d"}}, []Upload{{Name: "d/x"}}
 		}, unread: true, text: "would hide /workspace/d/x"},
-		{name: "uploads", change: func(r *Request) { r.Uploads = []Upload{{Name: "a/x", SHA256: "1"}, {Name: "b", SHA256: "2", Executable: true}} }, inspect: func(t *testing.T, p Plan) {
+		{name: "uploads", change: func(r *Request) {
+			r.Uploads = []Upload{{Name: "a/x", SHA256: "1"}, {Name: "b", SHA256: "2", Executable: true}}
+		}, inspect: func(t *testing.T, p Plan) {
 			other := p
 			other.Uploads = []Upload{{Name: "a/x", SHA256: "1"}, {Name: "b", SHA256: "3", Executable: true}}
 			if len(p.Uploads) != 2 || p.Hash() == other.Hash() {

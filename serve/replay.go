@@ -81,7 +81,7 @@ func (s *Server) replayChannel(ctx context.Context, id auth.Identity, runID stri
 			}
 			at += int64(n)
 		}
-		if err == io.EOF || err == io.ErrUnexpectedEOF { //nolint:errorlint // io.ReadFull returns them as they are
+		if err == io.EOF || err == io.ErrUnexpectedEOF {
 			break
 		}
 		if err != nil {

@@ -64,7 +64,7 @@ func (s *Server) Submit(ctx context.Context, id auth.Identity, in api.RunRequest
 		return api.Run{}, false, invalid(err)
 	}
 	sub.Need = queue.Need{MemoryBytes: plan.Limits.MemoryBytes, CPUs: plan.Limits.CPUs}
-	entry, existed, err := s.accept(ctx, sub, plan, denial)
+	entry, existed, err := s.accept(ctx, sub, in, plan, denial)
 	if err != nil {
 		return api.Run{}, false, err
 	}
@@ -78,7 +78,7 @@ func (s *Server) Submit(ctx context.Context, id auth.Identity, in api.RunRequest
 }
 
 // accept writes the row, and the question to the owner beside it if an approval is needed and no earlier grant covers the request.
-func (s *Server) accept(ctx context.Context, sub queue.Submission, plan policy.Plan, denial *policy.Denial) (queue.Entry, bool, error) {
+func (s *Server) accept(ctx context.Context, sub queue.Submission, in api.RunRequest, plan policy.Plan, denial *policy.Denial) (queue.Entry, bool, error) {
 	if !sub.Pending {
 		return s.cfg.Queue.Submit(ctx, sub, nil)
 	}
@@ -94,7 +94,7 @@ func (s *Server) accept(ctx context.Context, sub queue.Submission, plan policy.P
 	if !errors.Is(err, errNotCovered) {
 		return entry, existed, err
 	}
-	ask, err := s.ask(sub, plan, denial)
+	ask, err := s.ask(sub, in, plan, denial)
 	if err != nil {
 		return queue.Entry{}, false, err
 	}
@@ -104,7 +104,7 @@ func (s *Server) accept(ctx context.Context, sub queue.Submission, plan policy.P
 	})
 }
 
-func (s *Server) ask(sub queue.Submission, plan policy.Plan, denial *policy.Denial) (approval.Request, error) {
+func (s *Server) ask(sub queue.Submission, in api.RunRequest, plan policy.Plan, denial *policy.Denial) (approval.Request, error) {
 	text, err := json.Marshal(plan)
 	if err != nil {
 		return approval.Request{}, fmt.Errorf("encode plan: %w", err)
@@ -117,6 +117,13 @@ func (s *Server) ask(sub queue.Submission, plan policy.Plan, denial *policy.Deni
 	if plan.Code != nil {
 		ask.Code, ask.CodeSHA256 = string(plan.Code.Bytes), plan.Code.SHA256
 		ask.Subject = approval.Subject(plan.Profile, plan.Code.Name)
+	}
+	ask.StdinOpen = in.StdinOpen || in.Terminal != nil
+	if in.Stdin != nil {
+		ask.Stdin = *in.Stdin
+	}
+	for _, u := range plan.Uploads {
+		ask.Files = append(ask.Files, approval.Upload{Name: u.Name, Content: string(u.Bytes), Executable: u.Executable})
 	}
 	return ask, nil
 }

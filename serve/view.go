@@ -261,7 +261,7 @@ func (s *Server) Approvals(ctx context.Context, id auth.Identity, f approval.Fil
 	out := make([]api.Approval, len(list))
 	for i, a := range list {
 		out[i] = approvalOf(a)
-		out[i].Plan, out[i].Code = nil, ""
+		out[i].Plan, out[i].Code, out[i].Files = nil, "", nil
 	}
 	return out, err
 }
@@ -276,7 +276,7 @@ func (s *Server) Approval(ctx context.Context, id auth.Identity, runID string) (
 		return api.Approval{}, err
 	}
 	out := approvalOf(a)
-	if before, ok, err := approval.Previous(ctx, s.cfg.DB, a.Subject); err != nil {
+	if before, ok, err := approval.Previous(ctx, s.cfg.DB, a); err != nil {
 		return out, err
 	} else if ok {
 		out.Diff = approval.Diff(before, a)
@@ -285,8 +285,12 @@ func (s *Server) Approval(ctx context.Context, id auth.Identity, runID string) (
 }
 
 func approvalOf(a approval.Approval) api.Approval {
-	return api.Approval{
+	out := api.Approval{
 		Run: a.Run, State: string(a.State), Hash: a.Hash, Rule: a.Rule, Detail: a.Detail, Token: a.Token, Plan: a.Plan, Code: a.Code, Omitted: a.Omitted,
 		RequestedAtMs: ms(a.Requested), ExpiresAtMs: ms(a.Expires), DecidedAtMs: ms(a.Decided), DecidedBy: a.DecidedBy, ValidUntilMs: ms(a.ValidUntil),
 	}
+	for _, f := range a.Files {
+		out.Files = append(out.Files, api.ApprovalFile{Name: f.Name, Bytes: f.Bytes, SHA256: f.SHA256, Executable: f.Executable, Text: f.Text, Omitted: f.Omitted})
+	}
+	return out
 }

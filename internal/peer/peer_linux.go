@@ -30,7 +30,9 @@ func ours(c net.Conn) bool {
 	}
 	var peer *syscall.Ucred
 	var peerErr error
-	if err := raw.Control(func(fd uintptr) { peer, peerErr = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED) }); err != nil || peerErr != nil {
+	if err := raw.Control(func(fd uintptr) {
+		peer, peerErr = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+	}); err != nil || peerErr != nil {
 		return false
 	}
 	return peer.Uid == 0 || int(peer.Uid) == os.Getuid()
