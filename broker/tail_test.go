@@ -66,6 +66,17 @@ func TestTailOutlivesTheRing(t *testing.T) {
 	}
 }
 
+// What is before a hole is not taken for the bytes in it.
+func TestTailAfterAHole(t *testing.T) {
+	b := newBroker(t, nil)
+	s := open(t, b, "r", Limits{})
+	s.Output("stdout", 0, 1, 0, []byte("before\n"))
+	s.Output("stdout", 100, 2, 0, []byte("after\n"))
+	if f := drainHello(t, view(t, b, "r", Cursor{Tail: true})); f.TailFrom.Stdout != 100 {
+		t.Errorf("the tail begins at %d, want 100", f.TailFrom.Stdout)
+	}
+}
+
 // The tail is the end of what was written.
 func TestTail(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

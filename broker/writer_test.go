@@ -202,23 +202,28 @@ func TestStampsNeverFall(t *testing.T) {
 
 // The writer gives the same bytes twice, or leaves some out.
 func TestOverlapsAndHoles(t *testing.T) {
-	b := newBroker(t, nil)
-	s := open(t, b, "r", Limits{})
-	early := view(t, b, "r", Cursor{})
-	s.Output("stdout", 0, 1, 0, []byte("abc\n"))
-	s.Output("stdout", 2, 2, 0, []byte("c\nde\n"))
-	s.Output("stdout", 0, 3, 0, []byte("abc\n"))
-	s.Output("stdout", 7, 4, 0, []byte("f"))
-	s.Output("stdout", 20, 5, 0, []byte("after\n"))
-	s.End(api.Outcome{})
 	want := "abc\nde\nf" + strings.Repeat("\x00", 12) + "after\n"
-	for _, v := range []*Viewer{early, view(t, b, "r", Cursor{}), view(t, b, "r", Cursor{Stdout: 10})} {
-		frames, _ := drain(t, v)
-		o := collect(t, frames)
-		o.check(t, stdout, []byte(want))
-		if o.lost[stdout] != 20-max(8, o.from[stdout]) {
-			t.Errorf("%d bytes are lost", o.lost[stdout])
-		}
+	for name, ring := range map[string]int{"from memory": 0, "from the log": 1} {
+		t.Run(name, func(t *testing.T) {
+			b := newBroker(t, nil)
+			s := open(t, b, "r", Limits{RingBytes: ring})
+			early := view(t, b, "r", Cursor{})
+			s.Output("stdout", 0, 1, 0, []byte("abc\n"))
+			s.Output("stdout", 2, 2, 0, []byte("c\nde\n"))
+			s.Output("stdout", 0, 3, 0, []byte("abc\n"))
+			s.Output("stdout", 7, 4, 0, []byte("f"))
+			s.Output("stdout", 20, 5, 0, []byte("after\n"))
+			s.Publish(api.Frame{Type: api.FrameStarted})
+			s.End(api.Outcome{})
+			for _, v := range []*Viewer{early, view(t, b, "r", Cursor{}), view(t, b, "r", Cursor{Stdout: 10})} {
+				frames, _ := drain(t, v)
+				o := collect(t, frames)
+				o.check(t, stdout, []byte(want))
+				if o.lost[stdout] != 20-max(8, o.from[stdout]) {
+					t.Errorf("%d bytes are lost", o.lost[stdout])
+				}
+			}
+		})
 	}
 }
 
