@@ -1,0 +1,47 @@
+import type { components, operations } from "./openapi_gen.js";
+
+type Schemas = components["schemas"];
+
+/** T with fields in which the server may send null for an empty list. Here they are lists. */
+type Lists<T, K extends keyof T> = Omit<T, K> & { [P in K]-?: NonNullable<T[P]> };
+
+// What a client sends.
+export type RunRequest = Schemas["RunRequest"];
+export type RunFile = Schemas["File"];
+export type Limits = Schemas["Limits"];
+export type TerminalSize = Schemas["Size"];
+export type NewSession = Schemas["NewSession"];
+export type NewToken = Schemas["NewToken"];
+export type DecisionRequest = Schemas["DecisionRequest"];
+
+// What the server sends.
+export type Artifact = Schemas["Artifact"];
+export type ChannelSummary = Schemas["Channel"];
+export type Usage = Schemas["Usage"];
+export type Outcome = Lists<Schemas["Outcome"], "artifacts">;
+export type OutcomeKind = Outcome["outcome"];
+export type Run = Omit<Schemas["Run"], "outcome"> & { outcome?: Outcome };
+export type RunState = Run["state"];
+export type Session = Schemas["Session"];
+export type Approval = Schemas["Approval"];
+export type Profile = Schemas["Profile"];
+export type Image = Schemas["Image"];
+export type AuditEvent = Schemas["AuditEvent"];
+export type Token = Schemas["Token"];
+export type MadeToken = Schemas["MadeToken"];
+export type Ticket = Schemas["Ticket"];
+export type FieldError = Schemas["FieldError"];
+export type Problem = Schemas["Problem"];
+
+/** One page of a list. next is absent on the last one. */
+export interface Page<T> {
+  items: T[];
+  next?: string;
+}
+
+type Query<O extends keyof operations> = Omit<NonNullable<operations[O]["parameters"]["query"]>, "cursor" | "limit">;
+
+// What lists can be narrowed by.
+export type RunFilter = Query<"list-runs">;
+export type ApprovalFilter = Query<"list-approvals">;
+export type AuditFilter = Query<"list-audit">;

@@ -1,0 +1,148 @@
+import { array, boolean, count, integer, nullable, number, object, oneOf, optional, record, string, unknown, type Decoder, type Shape } from "./decode.js";
+import type { Approval, Artifact, AuditEvent, ChannelSummary, FieldError, Image, Limits, MadeToken, Outcome, Page, Problem, Profile, Run, Session, Ticket, Token, Usage } from "./types.js";
+
+// Decoders of what the server answers. Numbers of which the server may learn new kinds are not narrowed: a kind of outcome that
+// is not known is an error, never taken for ok.
+
+const channel = object<ChannelSummary>({ bytes: count, truncated: boolean, sha256: string });
+
+const artifact = object<Artifact>({
+  path: string,
+  path_b64: optional(string),
+  type: string,
+  size: count,
+  sha256: optional(string),
+  mime: optional(string),
+  omitted: optional(string),
+});
+
+const usage = object<Usage>({ cpu_ms: integer, peak_memory_bytes: integer, processes: integer });
+
+export const outcome: Decoder<Outcome> = object<Outcome>({
+  outcome: oneOf("ok", "failed", "timeout", "oom", "violated", "denied", "canceled", "error"),
+  reason: optional(oneOf("host", "usage", "missing")),
+  message: optional(string),
+  exit_code: nullable(integer),
+  signal: optional(integer),
+  phase: optional(oneOf("compile")),
+  rule: optional(string),
+  syscall: optional(string),
+  argument: optional(string),
+  stdout: channel,
+  stderr: channel,
+  artifacts: array(artifact),
+  flags: record(integer),
+  refused: optional(record(integer)),
+  wall_ms: integer,
+  usage,
+  run: string,
+  driver: optional(string),
+  image: optional(string),
+});
+
+export const runState = oneOf("pending", "queued", "running", "ended");
+
+export const run: Decoder<Run> = object<Run>({
+  run: string,
+  state: runState,
+  profile: string,
+  client: string,
+  command: optional(string),
+  session: optional(string),
+  accepted_at_ms: integer,
+  started_at_ms: optional(integer),
+  ended_at_ms: optional(integer),
+  position: optional(integer),
+  eta_ms: optional(integer),
+  hash: optional(string),
+  outcome: optional(outcome),
+});
+
+export const session = object<Session>({ session: string, name: string, created_at_ms: integer });
+
+export const approval = object<Approval>({
+  run: string,
+  state: oneOf("pending", "granted", "denied", "expired", "withdrawn"),
+  hash: string,
+  rule: string,
+  detail: string,
+  token: string,
+  plan: optional(unknown),
+  code: optional(string),
+  omitted: optional(string),
+  diff: optional(string),
+  requested_at_ms: integer,
+  expires_at_ms: integer,
+  decided_at_ms: optional(integer),
+  decided_by: optional(string),
+  valid_until_ms: optional(integer),
+});
+
+const limits = object<Limits>({
+  timeout_ms: optional(integer),
+  memory_bytes: optional(integer),
+  cpus: optional(number),
+  processes: optional(integer),
+  workspace_bytes: optional(integer),
+  tmp_bytes: optional(integer),
+  shm_bytes: optional(integer),
+  output_bytes: optional(integer),
+});
+
+export const profile = object<Profile>({
+  name: string,
+  about: optional(string),
+  image: string,
+  language: optional(string),
+  network: string,
+  limits,
+  max: optional(limits),
+});
+
+export const image = object<Image>({ tag: optional(string), digest: string, bytes: count });
+
+export const auditEvent = object<AuditEvent>({
+  id: string,
+  seq: integer,
+  timestamp: integer,
+  intent_id: string,
+  event: string,
+  data: unknown,
+  hash: string,
+});
+
+const tokenShape: Shape<Token> = {
+  token: string,
+  name: string,
+  role: oneOf("owner", "runner", "viewer"),
+  max_running: optional(integer),
+  max_queued: optional(integer),
+  created_at_ms: integer,
+  expires_at_ms: optional(integer),
+  revoked_at_ms: optional(integer),
+};
+
+export const token = object<Token>(tokenShape);
+
+export const madeToken = object<MadeToken>({ ...tokenShape, secret: string });
+
+export const ticket = object<Ticket>({ ticket: string, expires_at_ms: integer });
+
+export function page<T>(item: Decoder<T>): Decoder<Page<T>> {
+  const decode = object<Page<unknown>>({ items: array(item), next: optional(string) });
+  return (value, at) => decode(value, at) as Page<T>; // items are what item made
+}
+
+const fieldError = object<FieldError>({ field: string, detail: string });
+
+export const problem = object<Problem>({
+  type: string,
+  title: string,
+  status: integer,
+  detail: optional(string),
+  errors: optional(array(fieldError)),
+  rule: optional(string),
+  fix: optional(string),
+  run: optional(string),
+  retry_after_ms: optional(integer),
+});
