@@ -95,6 +95,8 @@ const (
 	pollEvery = 2 * time.Second
 	// opTimeout bounds one operation that must not be given up with the request that led to it.
 	opTimeout = 5 * time.Second
+	// nextTimeout bounds the wait for a run, in which none starts.
+	nextTimeout = time.Second
 )
 
 func (c Config) withDefaults() (Config, error) {

@@ -90,9 +90,9 @@ func (w *work) dispatch(ctx, life context.Context) {
 
 // fetch asks the stream for the next run of a token and holds it, unless its row says that it is not to be started.
 func (w *work) fetch(ctx context.Context, token string, limit, changes int) {
-	ctx, cancel := context.WithTimeout(ctx, opTimeout)
+	asked, cancel := context.WithTimeout(ctx, nextTimeout)
 	defer cancel()
-	d, err := w.cfg.Stream.Next(ctx, token, limit)
+	d, err := w.cfg.Stream.Next(asked, token, limit)
 	if d == nil || err != nil {
 		if err != nil && ctx.Err() == nil {
 			w.cfg.Logger.Warn("the queue's stream gives no run now", logkey.Error, err)

@@ -65,12 +65,24 @@ func (l *link) consumer(ctx context.Context, token string, limit int) error {
 
 // next asks once. The request expires at the server long before we stop to wait for its answer: one that does not
 // expire would stay there while too many of the token's runs are out, and be answered when nobody listens.
+//
+// The answer has the subject of the run and not of the request, by which the client's own requests are told apart: with
+// two of them under way it would be lost. Hence the inbox of its own.
 func (l *link) next(ctx context.Context, token string) (*delivery, error) {
 	ask, err := json.Marshal(map[string]any{"batch": 1, "no_wait": true, "expires": nextWait.Nanoseconds()})
 	if err != nil {
 		return nil, err
 	}
-	msg, err := l.conn.RequestWithContext(ctx, "$JS.API.CONSUMER.MSG.NEXT."+streamName+"."+token, ask)
+	inbox := l.conn.NewInbox()
+	sub, err := l.conn.SubscribeSync(inbox)
+	if err != nil {
+		return nil, err
+	}
+	defer sub.Unsubscribe() // at worst it ends with the connection
+	if err := l.conn.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+streamName+"."+token, inbox, ask); err != nil {
+		return nil, err
+	}
+	msg, err := sub.NextMsgWithContext(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -79,6 +91,8 @@ func (l *link) next(ctx context.Context, token string) (*delivery, error) {
 		return &delivery{link: l, msg: msg}, nil
 	case "404", "408":
 		return nil, nil //nolint:nilnil // there is none
+	case "503":
+		return nil, nats.ErrNoResponders
 	case "409": // it was deleted while we waited
 		l.mu.Lock()
 		defer l.mu.Unlock()
