@@ -132,6 +132,7 @@ func TestPublishOfWhatIsTheBrokers(t *testing.T) {
 func TestCursor(t *testing.T) {
 	b := newBroker(t, nil)
 	s := open(t, b, "r", Limits{})
+	s.w.armed = true // so that what is held back stays so
 	s.Output("stdout", 0, 1, 0, []byte("12345\nheld"))
 	for _, test := range []struct {
 		name   string

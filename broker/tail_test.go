@@ -140,8 +140,11 @@ func TestOrderInCatchUp(t *testing.T) {
 	slow := view(t, b, "r", Cursor{})
 	print := func(from, to int) {
 		for i := from; i < to; i++ {
-			c := channel(i % 2)
-			s.Output(c.String(), int64(i/2*5), uint64(i+1), 0, []byte("line\n"))
+			c, n := stdout, i // long stretches of one channel, since their records are joined
+			if i >= 400 {
+				c, n = stderr, i-400
+			}
+			s.Output(c.String(), int64(5*n), uint64(i+1), 0, []byte("line\n"))
 		}
 	}
 	print(0, 100)

@@ -128,28 +128,30 @@ func TestLongWrites(t *testing.T) {
 		{"four bytes a rune", "x" + strings.Repeat("😀", 50000), false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			for _, chunk := range []int{len(test.data), 256 << 10, frameBytes, frameBytes - 1, frameBytes + 1, 1000} {
-				b := newBroker(t, nil)
-				s := open(t, b, "r", Limits{RingBytes: 4 << 20})
-				v := view(t, b, "r", Cursor{})
-				for from := 0; from < len(test.data); from += chunk {
-					s.Output("stdout", int64(from), uint64(from+1), 0, []byte(test.data[from:min(from+chunk, len(test.data))]))
-				}
-				s.w.timeout()
-				frames, _ := drain(t, v)
-				collect(t, frames).check(t, stdout, []byte(test.data))
-				for i, f := range frames {
-					if f.B64 != "" {
-						t.Errorf("%d at once: frame %d cuts a rune", chunk, i)
+			synctest.Test(t, func(t *testing.T) { // so that no time passes while it writes
+				for _, chunk := range []int{len(test.data), 256 << 10, frameBytes, frameBytes - 1, frameBytes + 1, 1000} {
+					b := newBroker(t, nil)
+					s := open(t, b, "r", Limits{RingBytes: 4 << 20})
+					v := view(t, b, "r", Cursor{})
+					for from := 0; from < len(test.data); from += chunk {
+						s.Output("stdout", int64(from), uint64(from+1), 0, []byte(test.data[from:min(from+chunk, len(test.data))]))
 					}
-					if test.line && f.Type == api.FrameOutput && !strings.HasSuffix(f.Data, "\n") {
-						t.Errorf("%d at once: frame %d ends in %q", chunk, i, f.Data[len(f.Data)-10:])
+					s.w.timeout()
+					frames, _ := drain(t, v)
+					collect(t, frames).check(t, stdout, []byte(test.data))
+					for i, f := range frames {
+						if f.B64 != "" {
+							t.Errorf("%d at once: frame %d cuts a rune", chunk, i)
+						}
+						if test.line && f.Type == api.FrameOutput && !strings.HasSuffix(f.Data, "\n") {
+							t.Errorf("%d at once: frame %d ends in %q", chunk, i, f.Data[len(f.Data)-10:])
+						}
+					}
+					if most := len(test.data)/min(frameBytes/2, chunk) + 3; len(frames) > most {
+						t.Errorf("%d at once: %d frames, want %d at most", chunk, len(frames), most)
 					}
 				}
-				if most := len(test.data)/min(frameBytes/2, chunk) + 3; len(frames) > most {
-					t.Errorf("%d at once: %d frames, want %d at most", chunk, len(frames), most)
-				}
-			}
+			})
 		})
 	}
 }
@@ -184,20 +186,22 @@ func TestBrokenUTF8(t *testing.T) {
 
 // A rune that was held back while the other channel went on does not take its old stamp along.
 func TestStampsNeverFall(t *testing.T) {
-	b := newBroker(t, nil)
-	s := open(t, b, "r", Limits{})
-	v := view(t, b, "r", Cursor{})
-	s.Output("stdout", 0, 1, 1*time.Millisecond, []byte("a\xc3"))
-	s.Output("stderr", 0, 2, 2*time.Millisecond, []byte("e\n"))
-	s.w.timeout()
-	frames, _ := drain(t, v)
-	var got []uint64
-	for _, f := range frames[1:] {
-		got = append(got, f.Seq, uint64(*f.AtMs))
-	}
-	if diff := cmp.Diff([]uint64{1, 1, 2, 2, 2, 2}, got); diff != "" {
-		t.Errorf("want -, got +:\n%s", diff)
-	}
+	synctest.Test(t, func(t *testing.T) { // so that no time passes while it writes
+		b := newBroker(t, nil)
+		s := open(t, b, "r", Limits{})
+		v := view(t, b, "r", Cursor{})
+		s.Output("stdout", 0, 1, 1*time.Millisecond, []byte("a\xc3"))
+		s.Output("stderr", 0, 2, 2*time.Millisecond, []byte("e\n"))
+		s.w.timeout()
+		frames, _ := drain(t, v)
+		var got []uint64
+		for _, f := range frames[1:] {
+			got = append(got, f.Seq, uint64(*f.AtMs))
+		}
+		if diff := cmp.Diff([]uint64{1, 1, 2, 2, 2, 2}, got); diff != "" {
+			t.Errorf("want -, got +:\n%s", diff)
+		}
+	})
 }
 
 // The writer gives the same bytes twice, or leaves some out.
@@ -229,36 +233,40 @@ func TestOverlapsAndHoles(t *testing.T) {
 
 // A program that prints endless tiny lines does not make endless frames.
 func TestTinyLinesAreJoinedInTheEnd(t *testing.T) {
-	b := newBroker(t, nil)
-	s := open(t, b, "r", Limits{})
-	for i := range int64(eagerFrames + 1000) {
-		s.Output("stdout", 2*i, uint64(i+1), 0, []byte("x\n"))
-	}
-	s.w.timeout()
-	if got := b.Stats().Frames; got < eagerFrames || got > eagerFrames+20 {
-		t.Errorf("%d frames", got)
-	}
-	v := view(t, b, "r", Cursor{})
-	s.End(api.Outcome{})
-	frames, _ := drain(t, v)
-	collect(t, frames).check(t, stdout, bytes.Repeat([]byte("x\n"), eagerFrames+1000))
-	if got, most := len(frames), 4*eagerFrames/frameBytes+2000; got > most { // 1,300 of them from memory, one by one
-		t.Errorf("a late viewer has %d frames, want %d at most", got, most)
-	}
+	synctest.Test(t, func(t *testing.T) { // so that no time passes while it writes
+		b := newBroker(t, nil)
+		s := open(t, b, "r", Limits{})
+		for i := range int64(eagerFrames + 1000) {
+			s.Output("stdout", 2*i, uint64(i+1), 0, []byte("x\n"))
+		}
+		s.w.timeout()
+		if got := b.Stats().Frames; got < eagerFrames || got > eagerFrames+20 {
+			t.Errorf("%d frames", got)
+		}
+		v := view(t, b, "r", Cursor{})
+		s.End(api.Outcome{})
+		frames, _ := drain(t, v)
+		collect(t, frames).check(t, stdout, bytes.Repeat([]byte("x\n"), eagerFrames+1000))
+		if got, most := len(frames), 4*eagerFrames/frameBytes+2000; got > most { // 1,300 of them from memory, one by one
+			t.Errorf("a late viewer has %d frames, want %d at most", got, most)
+		}
+	})
 }
 
 // A program that writes a million single bytes makes few frames.
 func TestMillionTinyWrites(t *testing.T) {
-	b := newBroker(t, nil)
-	s := open(t, b, "r", Limits{})
-	v := view(t, b, "r", Cursor{})
-	for i := range int64(1_000_000) {
-		s.Output("stdout", i, uint64(i+1), 0, []byte("."))
-	}
-	s.End(api.Outcome{})
-	frames, _ := drain(t, v)
-	collect(t, frames).check(t, stdout, bytes.Repeat([]byte("."), 1_000_000))
-	if got := len(frames); got > 1_000_000/frameBytes+200 { // and some for each 50 ms that the test takes
-		t.Errorf("%d frames", got)
-	}
+	synctest.Test(t, func(t *testing.T) { // so that no time passes while it writes
+		b := newBroker(t, nil)
+		s := open(t, b, "r", Limits{})
+		v := view(t, b, "r", Cursor{})
+		for i := range int64(1_000_000) {
+			s.Output("stdout", i, uint64(i+1), 0, []byte("."))
+		}
+		s.End(api.Outcome{})
+		frames, _ := drain(t, v)
+		collect(t, frames).check(t, stdout, bytes.Repeat([]byte("."), 1_000_000))
+		if got := len(frames); got > 1_000_000/frameBytes+200 { // and some for each 50 ms that the test takes
+			t.Errorf("%d frames", got)
+		}
+	})
 }
