@@ -19,6 +19,7 @@ var mayImport = map[string]string{
 	"approval":             "store audit auth", // auth: who decides, and whether a decider's token is revoked since
 	"alert":                "audit",            // a sink that was not told is an audit event
 	"broker":               "api",              // frames are encoded once, as they go over the wire
+	"client":               "api",
 	"image/*":              "image image/*",
 	"driver/drivertest":    "driver watch",
 	"driver/gvisor":        "driver driver/gvisor/stage driver/gvisor/wire driver/gvisor/sentrybin driver/rules watch", // rules: to compare with what the Sentry confirms

@@ -21,6 +21,7 @@ type app struct {
 	midLine  atomic.Bool // the program has left a line unfinished on stderr, or on the terminal that stderr is
 
 	homeFlag, configFlag string
+	remote               remoteFlags
 	json                 bool // the verb's answer is JSON on stdout, one value
 	jsonl                bool // with json: a value a line, of which the last is the outcome
 
@@ -93,6 +94,8 @@ streams and records a program with nothing else installed: no Docker, no KVM, no
 	root.SetFlagErrorFunc(flagError)
 	root.PersistentFlags().StringVar(&a.homeFlag, "home", "", "state `DIR` (default $SILK_HOME, else /var/lib/silk for root, ~/.local/share/silk for others)")
 	root.PersistentFlags().StringVar(&a.configFlag, "config", "", "configuration `FILE` (default $SILK_CONFIG, ~/.config/silk/config.yaml, /etc/silk/config.yaml)")
+	a.remote.add(root)
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return checkRemote(cmd) }
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(helpCommand())
 	root.SetHelpCommandGroupID("keep")

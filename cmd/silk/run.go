@@ -53,6 +53,9 @@ Exit status: the program's own, 128+s after signal s, 124 timeout, 137 out of me
 }
 
 func (a *app) run(f *runFlags, cmd *cobra.Command, args []string) error {
+	if a.serverURL() != "" {
+		return a.runRemote(f, cmd, args)
+	}
 	var trace startTrace
 	if f.trace {
 		trace.step("command line read", time.Now())

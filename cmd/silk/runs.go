@@ -60,8 +60,8 @@ func (a *app) runsCommand() *cobra.Command {
 		RunE:    func(_ *cobra.Command, args []string) error { return a.runsLogs(args[0], channel) },
 	}
 	logs.Flags().StringVar(&channel, "channel", "", "only stdout or stderr")
-	return group("runs", "List past runs, their records and their output", "  silk runs ls\n  silk runs logs 01JF4Z",
-		a.jsonFlag(ls), a.jsonFlag(show), logs)
+	return group("runs", "List runs, their records and their output; follow, end and approve those of a server", "  silk runs ls\n  silk runs logs 01JF4Z",
+		append([]*cobra.Command{a.jsonFlag(ls), a.jsonFlag(show), logs}, a.runsOnServers()...)...)
 }
 
 // outcomes are what runs can be chosen by.
@@ -90,6 +90,9 @@ func (a *app) openStore() (db *store.DB, home string, err error) {
 var errNoRuns = errors.New("nothing has been run yet")
 
 func (a *app) runsList(f record.Filter) error {
+	if a.serverURL() != "" {
+		return a.listOnServer(f)
+	}
 	db, _, err := a.openStore()
 	if errors.Is(err, errNoRuns) {
 		return a.printRuns(nil)
@@ -143,6 +146,9 @@ func exitText(o record.Outcome) string {
 }
 
 func (a *app) runsShow(id string) error {
+	if a.serverURL() != "" {
+		return a.showOnServer(id)
+	}
 	db, _, err := a.openStore()
 	if err != nil {
 		return runMissing(id, err)
@@ -152,6 +158,10 @@ func (a *app) runsShow(id string) error {
 	if err != nil {
 		return runMissing(id, err)
 	}
+	return a.printRecord(e)
+}
+
+func (a *app) printRecord(e record.Entry) error {
 	if a.json {
 		return a.printJSON(struct {
 			record.Record
@@ -216,6 +226,9 @@ func channelText(c record.Channel) string {
 func (a *app) runsLogs(id, channel string) error {
 	if channel != "" && channel != "stdout" && channel != "stderr" {
 		return usagef("--channel %s is not stdout or stderr", channel)
+	}
+	if a.serverURL() != "" {
+		return a.logsOnServer(id, channel)
 	}
 	db, home, err := a.openStore()
 	if err != nil {
