@@ -181,18 +181,31 @@ func TestContexts(t *testing.T) {
 				}
 				stop()
 			}
+			if got := s.waiting.count.Load(); got != 1 {
+				t.Errorf("after some waits of one viewer %d are waiting", got)
+			}
 			s.Output("stdout", int64(2*i), uint64(i+1), 0, []byte("x\n"))
 			if frame, err := read(t.Context()); err != nil || !bytes.Contains(frame, []byte(`"output"`)) {
 				t.Errorf("after a wait: %s, %v", frame, err)
 			}
 		}
-		if got := s.waiting.count.Load(); got > 1 { // the viewer of many may be woken again
-			t.Errorf("%d are waiting", got)
-		}
-		cancel()
+		ended := make(chan error)
+		go func() {
+			for {
+				if _, err := v.Next(t.Context()); err != nil {
+					ended <- err
+					return
+				}
+			}
+		}()
 		synctest.Wait()
-		if got := b.Stats().Viewers; got != 0 {
-			t.Errorf("%d viewers are left", got)
+		cancel()
+		if err := <-ended; !errors.Is(err, ErrClosed) {
+			t.Errorf("one that waited got %v, want ErrClosed", err)
+		}
+		synctest.Wait()
+		if got := b.Stats().Viewers; got != 0 || s.waiting.count.Load() != 0 {
+			t.Errorf("%d viewers are left, %d wait", got, s.waiting.count.Load())
 		}
 		for _, read := range []func(context.Context) ([]byte, error){v.Next, m.Next} {
 			if _, err := read(t.Context()); !errors.Is(err, ErrClosed) {

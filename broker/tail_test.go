@@ -70,7 +70,7 @@ func TestTailOutlivesTheRing(t *testing.T) {
 func TestTailAfterAHole(t *testing.T) {
 	b := newBroker(t, nil)
 	s := open(t, b, "r", Limits{})
-	s.Output("stdout", 0, 1, 0, []byte("before\n"))
+	s.Output("stdout", 0, 1, 0, []byte("before"))
 	s.Output("stdout", 100, 2, 0, []byte("after\n"))
 	if f := drainHello(t, view(t, b, "r", Cursor{Tail: true})); f.TailFrom.Stdout != 100 {
 		t.Errorf("the tail begins at %d, want 100", f.TailFrom.Stdout)
