@@ -27,6 +27,7 @@ type bench struct {
 	gates   map[string]chan struct{} // closed: the run may end
 	causes  map[string]error         // why the context of a run was done
 	news    chan string              // runs, as they start
+	failed  chan error               // of Done
 	open    bool                     // runs end at once
 	stop    context.CancelFunc
 	stopped chan struct{}
@@ -123,7 +124,11 @@ func (b *bench) do(ctx context.Context, e queue.Entry) error {
 			b.mu.Unlock()
 		}
 	}
-	return b.Done(context.WithoutCancel(ctx), e.Run, nil)
+	err := b.Done(context.WithoutCancel(ctx), e.Run, nil)
+	if err != nil && b.failed != nil {
+		b.failed <- err
+	}
+	return err
 }
 
 // start waits until the next runs have started and checks which.
@@ -164,7 +169,7 @@ func (b *bench) state(run string, want queue.State) queue.Entry {
 	return e
 }
 
-// ended waits until runs have ended and left the stream.
+// ended checks that runs have ended.
 func (b *bench) ended(runs ...string) {
 	b.t.Helper()
 	for _, run := range runs {
