@@ -101,6 +101,10 @@ func TestDiff(t *testing.T) {
 			header + "# there is no difference to be seen\n",
 		},
 		{
+			"a plan that is broken", granted(version(t, "01A", "a\n", plan1)), Approval{Run: "01B", Token: "tok", CodeSHA256: sum("a\n"), Code: "a\n", Plan: []byte("\u202e")},
+			header + "# the code is the same, byte for byte\n--- run 01A plan\n+++ run 01B plan\n@@ -1,6 +1,1 @@\n-{\n-  \"profile\": \"lab:python\",\n-  \"limits\": {\n-    \"memory\": 1\n-  }\n-}\n+⟨U+202E⟩\n",
+		},
+		{
 			"read without its code", light, version(t, "01B", "", plan1),
 			header + "# approved before: the code was not read, so it is not shown\n# the code is another one, but not in what is shown of it\n# there is no difference to be seen\n",
 		},
