@@ -1,0 +1,370 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/silk-sandbox/silk/api"
+	"github.com/silk-sandbox/silk/internal/testenv"
+)
+
+// server is `silk serve` with a state directory of its own, spoken to over its unix socket.
+type server struct {
+	silk
+	*testing.T
+	cmd    *exec.Cmd
+	ended  chan error
+	log    *bytes.Buffer
+	client *http.Client
+}
+
+func newServer(t *testing.T, config string) *server {
+	t.Helper()
+	testenv.Require(t, testenv.Root, testenv.Sentry)
+	s := &server{silk: newSilk(t, "lab:text"), T: t}
+	f, err := os.OpenFile(s.config, os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = io.WriteString(f, "serve:\n  listen: \"\"\n"+config)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(s.home, "silk.sock")
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}
+	s.client = &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+	t.Cleanup(func() {
+		if s.cmd != nil {
+			s.stop(syscall.SIGKILL)
+		}
+	})
+	return s
+}
+
+// start starts the server and waits until it answers.
+func (s *server) start() {
+	s.Helper()
+	s.log = &bytes.Buffer{}
+	s.cmd = s.command(context.WithoutCancel(s.Context()), "serve")
+	s.cmd.Stderr = s.log
+	if err := s.cmd.Start(); err != nil {
+		s.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func(cmd *exec.Cmd) { ended <- cmd.Wait() }(s.cmd)
+	s.ended = ended
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	late := time.After(time.Minute)
+	for {
+		if _, err := s.try("GET", "/readyz", ""); err == nil {
+			return
+		}
+		select {
+		case err := <-ended:
+			s.Fatalf("silk serve ended: %v: %s", err, s.log)
+		case <-late:
+			s.Fatalf("silk serve does not answer: %s", s.log)
+		case <-tick.C:
+		}
+	}
+}
+
+// stop sends a signal and waits for the end.
+func (s *server) stop(sig syscall.Signal) error {
+	s.Helper()
+	signal(s.T, s.cmd.Process.Pid, sig)
+	select {
+	case err := <-s.ended:
+		s.cmd = nil
+		return err
+	case <-time.After(time.Minute):
+		s.Fatalf("silk serve did not end: %s", s.log)
+		return nil
+	}
+}
+
+func (s *server) try(method, path, body string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, "http://localhost"+path, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := s.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(resp.Body)
+	if err = errors.Join(err, resp.Body.Close()); err == nil && resp.StatusCode >= 300 {
+		err = fmt.Errorf("%d: %s", resp.StatusCode, text)
+	}
+	return text, err
+}
+
+func decodeAs[T any](s *server, method, path, body string) (v T) {
+	s.Helper()
+	text, err := s.try(method, path, body)
+	if err == nil {
+		err = json.Unmarshal(text, &v)
+	}
+	if err != nil {
+		s.Fatalf("%s %s: %v", method, path, err)
+	}
+	return v
+}
+
+// shell asks for a run of a shell script.
+func (s *server) shell(script string) api.Run {
+	s.Helper()
+	body, err := json.Marshal(api.RunRequest{Profile: "lab:text", Args: []string{"sh", "-c", script}})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return decodeAs[api.Run](s, "POST", "/v1/runs", string(body))
+}
+
+// frames reads the event stream of a run until stop says so, or its end.
+func (s *server) frames(run string, stop func(api.Frame) bool) (err error) {
+	ctx, cancel := context.WithTimeout(s.Context(), 2*time.Minute)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, "GET", "http://localhost/v1/runs/"+run+"/stream?stdout=0", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := s.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		data, ok := strings.CutPrefix(lines.Text(), "data: ")
+		if !ok {
+			continue
+		}
+		var f api.Frame
+		if err := json.Unmarshal([]byte(data), &f); err != nil {
+			return err
+		}
+		if stop(f) || f.Type == api.FrameExit {
+			return nil
+		}
+	}
+	return errors.Join(lines.Err(), errors.New("the stream ended without an exit frame"))
+}
+
+// outcome waits for the end of a run.
+func (s *server) outcome(run string) api.Outcome {
+	s.Helper()
+	var out api.Outcome
+	err := s.frames(run, func(f api.Frame) bool {
+		if f.Outcome != nil {
+			out = *f.Outcome
+		}
+		return false
+	})
+	if err != nil {
+		s.Fatalf("run %s: %v", run, err)
+	}
+	return out
+}
+
+// TestServe: a real program in a real sandbox, watched while it runs.
+func TestServe(t *testing.T) {
+	s := newServer(t, "")
+	s.start()
+	r := s.shell("echo one; sleep 0.3; echo two; echo three >&2; exit 4")
+	var at []int64
+	err := s.frames(r.ID, func(f api.Frame) bool {
+		if f.Type == api.FrameOutput && f.Channel == "stdout" {
+			at = append(at, *f.AtMs)
+		}
+		return false
+	})
+	if err != nil || len(at) != 2 || at[1]-at[0] < 200 {
+		t.Errorf("lines at %v ms, %v; want two, a third of a second apart", at, err)
+	}
+	got := decodeAs[api.Run](s, "GET", "/v1/runs/"+r.ID, "")
+	if got.Outcome == nil || got.Outcome.Kind != "failed" || *got.Outcome.ExitCode != 4 || got.Outcome.Driver != "gvisor" {
+		t.Errorf("run %+v", got)
+	}
+	if text, err := s.try("GET", "/v1/runs/"+r.ID+"/output/stderr", ""); err != nil || string(text) != "three\n" {
+		t.Errorf("stderr %q, %v", text, err)
+	}
+	if out := s.outcome(s.shell("cat /etc/shadow").ID); out.Kind != "violated" || out.Rule != "file.accounts" {
+		t.Errorf("a violation: %+v", out)
+	}
+	if err := s.stop(syscall.SIGTERM); err != nil {
+		t.Errorf("silk serve: %v: %s", err, s.log)
+	}
+	checkState(t, s.silk)
+}
+
+// TestServerIsKilled: what ran ends as an error with its output so far, what waited runs, nothing runs twice.
+func TestServerIsKilled(t *testing.T) {
+	s := newServer(t, "  running: 1\n")
+	s.start()
+	running := s.shell("echo before; sleep 100")
+	waiting := s.shell("echo later")
+	if err := s.frames(running.ID, func(f api.Frame) bool { return f.Type == api.FrameOutput }); err != nil {
+		t.Fatal(err)
+	}
+	_ = s.stop(syscall.SIGKILL)
+	s.start()
+	if out := s.outcome(running.ID); out.Kind != "error" || out.Reason != "host" || !strings.Contains(out.Message, "host restarted") {
+		t.Errorf("the run that was running: %+v", out)
+	}
+	if text, err := s.try("GET", "/v1/runs/"+running.ID+"/output/stdout", ""); err != nil || string(text) != "before\n" {
+		t.Errorf("its output %q, %v", text, err)
+	}
+	if out := s.outcome(waiting.ID); out.Kind != "ok" {
+		t.Errorf("the run that waited: %+v", out)
+	}
+	s.checkEnds([]string{running.ID, waiting.ID})
+}
+
+// TestServerDrains: SIGTERM lets what runs end, and its viewer sees it.
+func TestServerDrains(t *testing.T) {
+	s := newServer(t, "")
+	s.start()
+	r := s.shell("echo begun; sleep 1; echo done")
+	seen := make(chan error, 1)
+	begun := make(chan struct{})
+	go func() {
+		text := ""
+		err := s.frames(r.ID, func(f api.Frame) bool {
+			if text += f.Data; text == "begun\n" && f.Type == api.FrameOutput {
+				close(begun)
+			}
+			return false
+		})
+		if err == nil && text != "begun\ndone\n" {
+			err = fmt.Errorf("the viewer saw %q", text)
+		}
+		seen <- err
+	}()
+	<-begun
+	signal(t, s.cmd.Process.Pid, syscall.SIGTERM)
+	if err := <-seen; err != nil {
+		t.Error(err)
+	}
+	if err := <-s.ended; err != nil {
+		t.Errorf("silk serve: %v: %s", err, s.log)
+	}
+	s.cmd = nil
+	if _, err := os.Stat(filepath.Join(s.home, "silk.sock")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket is left: %v", err)
+	}
+	checkState(t, s.silk)
+}
+
+// chaosRuns is how many runs TestServerChaos asks for.
+const chaosRuns = 40
+
+// TestServerChaos kills the server again and again while runs are asked for: each that was accepted ends once, with a record, and
+// none is started twice.
+func TestServerChaos(t *testing.T) {
+	s := newServer(t, "  running: 4\n")
+	s.start()
+	seed := time.Now().UnixNano()
+	random := rand.New(rand.NewPCG(uint64(seed), 0))
+	t.Logf("seed %d", seed)
+	stop := make(chan struct{})
+	killed := make(chan int)
+	go func() {
+		kills := 0
+		defer func() { killed <- kills }()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Duration(300+random.IntN(1200)) * time.Millisecond):
+			}
+			_ = s.stop(syscall.SIGKILL)
+			s.start()
+			kills++
+		}
+	}()
+	var accepted []string
+	scripts := []string{"true", "echo x; sleep 0.2; echo y", "seq 1 20000", "sleep 0.5", "exit 3"}
+	for i := 0; len(accepted) < chaosRuns; i++ {
+		body, _ := json.Marshal(api.RunRequest{Profile: "lab:text", Args: []string{"sh", "-c", scripts[i%len(scripts)]}, Env: []string{fmt.Sprintf("N=%d", i)}})
+		text, err := s.try("POST", "/v1/runs", string(body))
+		var r api.Run
+		if err == nil && json.Unmarshal(text, &r) == nil && r.ID != "" {
+			accepted = append(accepted, r.ID)
+		}
+		select {
+		case <-time.After(time.Duration(random.IntN(150)) * time.Millisecond):
+		case <-t.Context().Done():
+			t.Fatal("the test ends")
+		}
+	}
+	close(stop)
+	t.Logf("%d kills", <-killed)
+	for _, run := range accepted {
+		out := s.outcome(run)
+		if ok := out.Kind == "ok" || out.Kind == "failed" || out.Kind == "error" && out.Reason == "host"; !ok {
+			t.Errorf("run %s: %+v", run, out)
+		}
+	}
+	s.checkEnds(accepted)
+}
+
+// checkEnds stops the server and looks at what is left: each of the runs has ended, and was started once at most.
+func (s *server) checkEnds(runs []string) {
+	s.Helper()
+	for _, run := range runs {
+		if r := decodeAs[api.Run](s, "GET", "/v1/runs/"+run, ""); r.State != api.StateEnded || r.Outcome == nil {
+			s.Errorf("run %s: %+v", run, r)
+		}
+		starts := decodeAs[api.Page[api.AuditEvent]](s, "GET", "/v1/audit?event=sandbox_started&run="+run, "")
+		ends := decodeAs[api.Page[api.AuditEvent]](s, "GET", "/v1/audit?event=sandbox_&run="+run, "")
+		if n := len(starts.Items); n > 1 {
+			s.Errorf("run %s was started %d times", run, n)
+		}
+		if n := len(ends.Items) - len(starts.Items); n != 1 {
+			s.Errorf("run %s has %d ends", run, n)
+		}
+	}
+	if err := s.stop(syscall.SIGTERM); err != nil {
+		s.Errorf("silk serve: %v: %s", err, s.log)
+	}
+	checkState(s.T, s.silk)
+	for _, dir := range []string{"streams", "runs"} {
+		left, err := os.ReadDir(filepath.Join(s.home, dir))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			s.Error(err)
+		}
+		for _, e := range left {
+			if dir == "streams" || !strings.HasPrefix(e.Name(), "0") {
+				s.Errorf("%s/%s is left", dir, e.Name())
+			}
+		}
+	}
+	if left, err := sentriesOf(s.home); err != nil || len(left) > 0 {
+		s.Errorf("sandbox kernels %v are left, %v", left, err)
+	}
+}
