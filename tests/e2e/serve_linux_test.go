@@ -39,7 +39,10 @@ func newServer(t *testing.T, config string) *server {
 	s := &server{silk: newSilk(t, "lab:text"), T: t}
 	f, err := os.OpenFile(s.config, os.O_APPEND|os.O_WRONLY, 0)
 	if err == nil {
-		_, err = io.WriteString(f, "serve:\n  listen: \"\"\n"+config)
+		if !strings.Contains(config, "listen:") {
+			config = "  listen: \"\"\n" + config
+		}
+		_, err = io.WriteString(f, "serve:\n"+config)
 		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
@@ -220,6 +223,98 @@ func TestServe(t *testing.T) {
 		t.Errorf("silk serve: %v: %s", err, s.log)
 	}
 	checkState(t, s.silk)
+}
+
+// TestAPITour runs the tour of docs/howto/api.md against a server with a port.
+func TestAPITour(t *testing.T) {
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Fatal("curl is not installed")
+	}
+	s := newServer(t, "  listen: 127.0.0.1:0\n")
+	s.start()
+	_, rest, _ := strings.Cut(s.log.String(), `"address":"`)
+	address, _, _ := strings.Cut(rest, `"`)
+	cmd := exec.CommandContext(t.Context(), "../../examples/api-tour", filepath.Join(s.home, "silk.sock"))
+	cmd.Env = append(os.Environ(), "SILK_ADDRESS="+address)
+	if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("an approved run: ok")) {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestServiceManager: systemd's protocol: a passed socket, READY, the watchdog, STOPPING (sd_notify(3), sd_listen_fds(3)).
+func TestServiceManager(t *testing.T) {
+	s := newServer(t, "")
+	address := filepath.Join(t.TempDir(), "notify")
+	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: address, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer manager.Close()
+	said := make(chan string, 1000)
+	go func() {
+		defer close(said)
+		buf := make([]byte, 4096)
+		for {
+			n, err := manager.Read(buf)
+			if err != nil {
+				return
+			}
+			said <- string(buf[:n])
+		}
+	}()
+	port, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer port.Close()
+	passed, err := port.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer passed.Close()
+	cmd := s.command(context.WithoutCancel(t.Context()), "serve")
+	// The process that is asked for by LISTEN_PID is the one that this shell becomes.
+	cmd.Args = append([]string{"sh", "-c", `LISTEN_PID=$$ exec "$0" serve`}, cmd.Path)
+	cmd.Path = "/bin/sh"
+	cmd.Env = append(cmd.Env, "NOTIFY_SOCKET="+address, "WATCHDOG_USEC=200000", "LISTEN_FDS=1")
+	cmd.ExtraFiles = []*os.File{passed}
+	s.log = &bytes.Buffer{}
+	cmd.Stderr = s.log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s.cmd, s.ended = cmd, make(chan error, 1)
+	go func() { s.ended <- cmd.Wait() }()
+	hear := func(want string) {
+		t.Helper()
+		late := time.After(time.Minute)
+		for {
+			select {
+			case got := <-said:
+				if got == want {
+					return
+				}
+			case err := <-s.ended:
+				t.Fatalf("silk serve ended before %s: %v: %s", want, err, s.log)
+			case <-late:
+				t.Fatalf("no %s: %s", want, s.log)
+			}
+		}
+	}
+	hear("READY=1")
+	hear("WATCHDOG=1")
+	resp, err := (&http.Client{Timeout: time.Minute}).Get("http://" + port.Addr().String() + "/healthz")
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Errorf("on the passed port: %v, %v", resp, err)
+	} else {
+		resp.Body.Close()
+	}
+	signal(t, cmd.Process.Pid, syscall.SIGTERM)
+	hear("STOPPING=1")
+	if err := <-s.ended; err != nil {
+		t.Errorf("silk serve: %v: %s", err, s.log)
+	}
+	s.cmd = nil
 }
 
 // TestServerIsKilled: what ran ends as an error with its output so far, what waited runs, nothing runs twice.
