@@ -67,6 +67,9 @@ func TestChild(t *testing.T) {
 // TestSweepOfChildren: a group whose maker is gone is removed, also where version 2 is only mounted besides.
 func TestSweepOfChildren(t *testing.T) {
 	r := find(t)
+	if r.Version == 2 {
+		t.Skip("where all is version 2 a child goes with the container's group that it is in")
+	}
 	g, _ := child(t)
 	gone := maker{r.self.namespace, 1<<22 + 1, 1}
 	dir := filepath.Join(filepath.Dir(g.Path()), gone.name(1))
