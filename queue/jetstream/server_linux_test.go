@@ -14,24 +14,6 @@ import (
 	"github.com/silk-sandbox/silk/internal/testenv"
 )
 
-func publish(t *testing.T, s *Stream, token string, runs ...string) {
-	t.Helper()
-	for _, run := range runs {
-		if err := s.Publish(t.Context(), token, run); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-func list(t *testing.T, s *Stream) map[string]string {
-	t.Helper()
-	all, err := s.List(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
-
 func closed(t *testing.T, s *Stream) {
 	t.Helper()
 	if err := s.Close(); err != nil {
