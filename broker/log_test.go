@@ -100,6 +100,18 @@ func TestTornLog(t *testing.T) {
 			t.Errorf("byte %d is wrong: %d records and %v, want %d", i, n, err, want)
 		}
 	}
+	for name, p := range map[string]struct {
+		channel channel
+		data    []byte
+	}{
+		"no data":         {stdout, nil},
+		"no such channel": {channels, []byte("x")},
+		"too much data":   {stdout, make([]byte, maxRecord+1)},
+	} {
+		if n, err := read(appendRecord(bytes.Clone(whole), p.channel, stamp{}, 0, p.data)); n != records || !errors.Is(err, ErrTorn) {
+			t.Errorf("a record with %s and a good checksum: %d records and %v", name, n, err)
+		}
+	}
 	if n, err := read(append(bytes.Clone(whole), make([]byte, 4096)...)); n != records || !errors.Is(err, ErrTorn) {
 		t.Errorf("zeros at the end: %d records and %v", n, err)
 	}
@@ -331,6 +343,9 @@ func FuzzReadLog(f *testing.F) {
 	f.Add(b)
 	f.Add(b[:len(b)-1])
 	f.Add(append(bytes.Clone(b), make([]byte, 40)...))
+	f.Add(appendRecord([]byte(magic), channels, stamp{}, 0, []byte("x")))
+	f.Add(appendRecord([]byte(magic), stdout, stamp{}, -1, []byte("x")))
+	f.Add(appendRecord([]byte(magic), stdout, stamp{}, 0, nil))
 	f.Add([]byte(magic))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
