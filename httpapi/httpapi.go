@@ -34,6 +34,9 @@ type Config struct {
 	Origins auth.Origins // of browsers; zero: none
 	Hosts   auth.Hosts   // zero: localhost and addresses
 
+	// Metrics answers /metrics.
+	Metrics http.Handler
+
 	// Ready says why the server takes no runs at the moment, or nil.
 	Ready func() error
 
@@ -60,8 +63,8 @@ type handler struct {
 
 // New makes the handler.
 func New(cfg Config) (http.Handler, error) {
-	if cfg.Server == nil || cfg.DB == nil || cfg.Verifier == nil || cfg.Tickets == nil || cfg.Profiles == nil || cfg.Images == nil || cfg.Ready == nil {
-		return nil, errors.New("configure HTTP API: Server, DB, Verifier, Tickets, Profiles, Images and Ready are needed")
+	if cfg.Server == nil || cfg.DB == nil || cfg.Verifier == nil || cfg.Tickets == nil || cfg.Profiles == nil || cfg.Images == nil || cfg.Metrics == nil || cfg.Ready == nil {
+		return nil, errors.New("configure HTTP API: Server, DB, Verifier, Tickets, Profiles, Images, Metrics and Ready are needed")
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)

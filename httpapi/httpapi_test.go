@@ -41,6 +41,7 @@ func newStand(t *testing.T, cfg servetest.Config) *stand {
 		Server: s.Server, DB: s.DB, Verifier: verifier, Tickets: auth.NewTickets(verifier, auth.TicketsConfig{}), Origins: origins,
 		Profiles: func() ([]api.Profile, error) { return []api.Profile{{Name: servetest.Profile}}, nil },
 		Images:   func() ([]api.Image, error) { return []api.Image{{Digest: servetest.Digest}}, nil },
+		Metrics:  http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "silk_viewers 0") }),
 		Ready:    func() error { return s.ready },
 	})
 	if err != nil {
@@ -314,6 +315,15 @@ func TestOpenPaths(t *testing.T) {
 	}
 	if _, text := s.do(call{path: "/docs"}); strings.Contains(string(text), "://") {
 		t.Error("the page names another host")
+	}
+}
+
+func TestMetricsAreNotForRunners(t *testing.T) {
+	s := newStand(t, servetest.Config{})
+	for role, want := range map[auth.Role]int{"": 401, auth.Runner: 403, auth.Viewer: 200, auth.Owner: 200} {
+		if resp, text := s.do(call{role: role, path: "/metrics"}); resp.StatusCode != want {
+			t.Errorf("%q: %d %s", role, resp.StatusCode, text)
+		}
 	}
 }
 

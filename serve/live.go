@@ -44,6 +44,7 @@ func (s *Server) lookup(id string) (*liveRun, bool) {
 
 // close publishes the end of a run and forgets its live part.
 func (s *Server) close(id string, out run.Outcome) error {
+	s.metrics.count(out)
 	s.mu.Lock()
 	l, ok := s.live[id]
 	delete(s.live, id)

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/silk-sandbox/silk/auth"
 	"github.com/silk-sandbox/silk/broker"
 	"github.com/silk-sandbox/silk/policy"
@@ -54,13 +56,17 @@ type Config struct {
 	// OwnLocal is as in approval.Decision.
 	OwnLocal bool
 
+	// Metrics receives what the server counts, once. nil: nobody does.
+	Metrics prometheus.Registerer
+
 	// Logger is for operators. nil discards. Neither code nor output is ever logged.
 	Logger *slog.Logger
 }
 
 // Server is the one way in for every door. Safe for concurrent use.
 type Server struct {
-	cfg Config
+	cfg     Config
+	metrics *metrics
 
 	stopping atomic.Bool
 
@@ -80,7 +86,15 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Server{cfg: cfg, live: map[string]*liveRun{}, sessions: map[string]map[*broker.Many]bool{}}, nil
+	s := &Server{cfg: cfg, live: map[string]*liveRun{}, sessions: map[string]map[*broker.Many]bool{}}
+	if cfg.Metrics == nil {
+		s.cfg.Metrics = prometheus.NewRegistry()
+	}
+	var err error
+	if s.metrics, err = newMetrics(s.cfg.Metrics, s); err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	return s, nil
 }
 
 // ArtifactsDir is the directory of the copies of artifacts, by run, inside a state directory.

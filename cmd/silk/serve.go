@@ -15,6 +15,9 @@ import (
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/silk-sandbox/silk/api"
@@ -88,8 +91,11 @@ func (a *app) serve() (err error) {
 		return &hostError{err}
 	}
 	defer func() { err = errors.Join(err, s.queue.Close()) }()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	s.server, err = serve.New(serve.Config{
-		Home: h.home, DB: db, Engine: engine, Queue: s.queue, Broker: streams, Decide: h.decide, Salvage: h.salvage,
+		Metrics: registry,
+		Home:    h.home, DB: db, Engine: engine, Queue: s.queue, Broker: streams, Decide: h.decide, Salvage: h.salvage,
 		ApprovalFor: s.cfg.approvalFor, OwnLocal: s.cfg.ownLocal, Logger: s.log,
 	})
 	if err != nil {
@@ -101,6 +107,7 @@ func (a *app) serve() (err error) {
 	verifier := auth.NewVerifier(db, auth.VerifierConfig{Log: s.log})
 	s.http, err = httpapi.New(httpapi.Config{
 		Server: s.server, DB: db, Verifier: verifier, Tickets: auth.NewTickets(verifier, auth.TicketsConfig{}),
+		Metrics:  promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
 		Profiles: s.profiles, Images: s.images, Ready: func() error { return ctx.Err() },
 		Origins: s.cfg.origins, Hosts: auth.NewHosts(s.cfg.hosts...), Version: version, Logger: s.log,
 	})
