@@ -101,7 +101,8 @@ func TestDiff(t *testing.T) {
 			header + "# there is no difference to be seen\n",
 		},
 		{
-			"a plan that is broken", granted(version(t, "01A", "a\n", plan1)), Approval{Run: "01B", Token: "tok", CodeSHA256: sum("a\n"), Code: "a\n", Plan: []byte("\u202e")},
+			"a plan that is broken", granted(version(t, "01A", "a\n", plan1)),
+			Approval{Run: "01B", Token: "tok", CodeSHA256: sum("a\n"), Code: "a\n", Plan: []byte("\u202e")},
 			header + "# the code is the same, byte for byte\n--- run 01A plan\n+++ run 01B plan\n@@ -1,6 +1,1 @@\n-{\n-  \"profile\": \"lab:python\",\n-  \"limits\": {\n-    \"memory\": 1\n-  }\n-}\n+⟨U+202E⟩\n",
 		},
 		{

@@ -13,7 +13,7 @@ import (
 const longLine = 400
 
 // mark is what visible puts in the place of a character.
-var mark = regexp.MustCompile(string(markOpen) + `[^` + string(markClose) + `]*` + string(markClose))
+var mark = regexp.MustCompile(string(markOpen) + `[^\n` + string(markClose) + `]*` + string(markClose))
 
 // Warnings says what an owner should know about code, as [Show] returns it, before believing what it looks like: characters
 // that are not shown as themselves, words that mix alphabets (CVE-2021-42694: а is no a), letters that are written from right to
