@@ -76,7 +76,6 @@ export class Socket {
       };
       const abort = (): void => {
         fail(reasonOf(signal));
-        socket.#end({ code: 1000, reason: "", overflow: false });
       };
       signal.addEventListener("abort", abort, { once: true });
       const timer = setTimeout(() => {
@@ -94,7 +93,9 @@ export class Socket {
       ws.addEventListener("message", (event) => {
         socket.#message(event.data);
       });
-      ws.addEventListener("error", () => undefined); // close follows, and says as much
+      ws.addEventListener("error", () => {
+        fail(new HandshakeError("no WebSocket")); // Node 22 sends no close after a handshake that failed; nothing happens if it was open
+      });
       ws.addEventListener("close", (event) => {
         signal.removeEventListener("abort", abort);
         socket.#end({ code: event.code, reason: event.reason, overflow: false });
@@ -168,8 +169,9 @@ export class Socket {
   }
 
   #end(closed: Closed): void {
+    if (this.#closed !== undefined) return; // Node 22 reports an error of a handshake again when it is closed for that
     clearTimeout(this.#idle);
-    this.#closed ??= closed;
+    this.#closed = closed;
     this.#wake?.();
     if (this.#ws.readyState <= OPEN) this.#ws.close();
   }
