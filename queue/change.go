@@ -7,7 +7,7 @@ import (
 )
 
 // Release queues a run that waited for an approval, in one transaction with what also writes; like Submit it returns
-// when that is on the disk. Releasing a run that is queued or running changes nothing and calls also not. Errors:
+// when that is on the disk; if the error is that it does not get there, the run is queued all the same. Releasing a run that is queued or running changes nothing and calls also not. Errors:
 // [ErrNotFound], [ErrEnded], [ErrCanceled].
 func (q *Queue) Release(ctx context.Context, run string, also func(tx *sql.Tx) error) error {
 	var e Entry
@@ -35,9 +35,8 @@ func (q *Queue) Release(ctx context.Context, run string, also func(tx *sql.Tx) e
 		return fmt.Errorf("release run %s: %w", run, err)
 	}
 	q.cfg.step("release: committed", run)
-	if err := q.db.Sync(); err != nil {
-		// It is queued all the same, and a power loss at worst makes it pending again. The poll publishes it.
-		ring(q.poll)
+	if err := q.cfg.sync(); err != nil {
+		ring(q.poll) // it is queued all the same; a power loss makes it at worst pending again
 		return fmt.Errorf("release run %s: %w", run, err)
 	}
 	q.cfg.step("release: synced", run)
@@ -64,7 +63,7 @@ func (q *Queue) Cancel(ctx context.Context, run string) (waiting bool, err error
 	}
 	q.cfg.step("cancel: committed", run)
 	if e.Waiting() {
-		err = q.db.Sync() // or a power loss could start what its owner saw canceled; if it fails, the cancelation still stands
+		err = q.cfg.sync() // or a power loss could start what its owner saw canceled; if it fails, the cancelation still stands
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -6,6 +6,12 @@ func (c Config) WithStep(step func(step, run string)) Config {
 	return c
 }
 
+// WithSync has tests decide whether the table comes to the disk.
+func (c Config) WithSync(sync func() error) Config {
+	c.sync = sync
+	return c
+}
+
 // Intervals, for tests with a fake clock.
 const (
 	PollEvery   = pollEvery

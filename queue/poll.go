@@ -120,9 +120,12 @@ func (q *Queue) sync(ctx context.Context) error {
 	changed := false
 	for _, r := range rows {
 		if known[r.run] == "" && q.active[r.run] == nil {
+			// Another server has accepted it, or it was given back, and is in the stream; unless somebody died or failed
+			// before that. Publishing tells.
 			changed = true
 			q.schedule.add(r.token, r.run, r.limit)
-			q.schedule.sent(r.token, r.run)
+			q.unsent = append(q.unsent, sending{r.token, r.run})
+			ring(q.settle)
 		}
 		delete(known, r.run)
 	}

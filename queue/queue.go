@@ -82,6 +82,7 @@ type Config struct {
 	Now    func() time.Time // nil: time.Now
 
 	step func(step, run string) // tests: called between two steps
+	sync func() error           // tests: instead of DB.Sync
 }
 
 // Bounds of the defaults, and intervals.
@@ -123,6 +124,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.sync == nil && c.DB != nil {
+		c.sync = c.DB.Sync
 	}
 	if c.step == nil {
 		c.step = func(string, string) {}

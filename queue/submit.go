@@ -110,7 +110,7 @@ func (q *Queue) Submit(ctx context.Context, s Submission, also func(tx *sql.Tx) 
 		return Entry{}, false, err
 	}
 	q.cfg.step("submit: committed", e.Run)
-	if err := q.db.Sync(); err != nil { // also for one that exists: its own Submit may not have come so far
+	if err := q.cfg.sync(); err != nil { // also for one that exists: its own Submit may not have come so far
 		if !existed {
 			err = errors.Join(err, q.withdraw(ctx, e.Run))
 		}

@@ -175,7 +175,7 @@ func (w *work) serve(ctx context.Context, e Entry) (keep bool) {
 	w.unwatch(e.Run)
 	w.mu.Unlock()
 	w.cfg.step("taken", e.Run)
-	if err := w.db.Sync(); err != nil { // a power loss that made it queued again would run it twice
+	if err := w.cfg.sync(); err != nil { // a power loss that made it queued again would run it twice
 		log.Error("a run is not started: that it is running is not on the disk", logkey.Error, err)
 		ring(w.poll)
 		return false

@@ -123,6 +123,12 @@ func (s *Stream) Publish(ctx context.Context, token, run string) error {
 		return err
 	}
 	defer done()
+	l.mu.Lock()
+	seq, known := l.seqs[run]
+	l.mu.Unlock()
+	if known && l.holds(ctx, seq, run) { // for longer than the server remembers, perhaps
+		return nil
+	}
 	ack, err := l.js.Publish(ctx, subjectPrefix+token, []byte(run), js.WithMsgID(run))
 	if err == nil && ack.Duplicate && !l.holds(ctx, ack.Sequence, run) {
 		// It was published, taken and removed, and is wanted again: the server remembers only that it was.
