@@ -115,7 +115,7 @@ func (d *download) Read(p []byte) (int, error) {
 		case err != nil:
 			d.drop()
 			if d.tag == "" || d.tries.attempts >= downloadAttempts {
-				d.err = unreached(d.ctx, io.ErrUnexpectedEOF)
+				d.err = d.client.unreached(d.ctx, io.ErrUnexpectedEOF)
 			} else {
 				d.err = d.tries.wait(d.ctx, nil)
 			}

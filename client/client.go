@@ -68,6 +68,7 @@ type Config struct {
 
 // Client speaks to one server. Safe for concurrent use.
 type Client struct {
+	name     string // as the caller gave it
 	base     string // without a slash at the end
 	token    Token
 	http     *http.Client
@@ -81,7 +82,7 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{base: a.base, token: cfg.Token, http: cfg.HTTPClient, patience: cmp.Or(cfg.Patience, defaultPatience)}
+	c := &Client{name: cfg.URL, base: a.base, token: cfg.Token, http: cfg.HTTPClient, patience: cmp.Or(cfg.Patience, defaultPatience)}
 	if c.http == nil {
 		c.http, c.own = a.client(), true
 	}
@@ -126,7 +127,7 @@ func (c *Client) send(ctx context.Context, q call) (*http.Response, error) {
 	c.authorize(req.Header)
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, unreached(ctx, err)
+		return nil, c.unreached(ctx, err)
 	}
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		defer resp.Body.Close()
@@ -141,8 +142,8 @@ func (c *Client) authorize(h http.Header) {
 	}
 }
 
-// unreached says that there was no answer. The address is left out: callers know it.
-func unreached(ctx context.Context, err error) error {
+// unreached says that there was no answer.
+func (c *Client) unreached(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
@@ -150,7 +151,7 @@ func unreached(ctx context.Context, err error) error {
 	if errors.As(err, &at) {
 		err = at.Err
 	}
-	return fmt.Errorf("reach the server: %w", err)
+	return fmt.Errorf("reach the server %s: %w", c.name, err)
 }
 
 // problemOf is what the server says is wrong. One that says it in no way that we know is told by its status alone.
@@ -181,7 +182,7 @@ func (c *Client) do(ctx context.Context, q call, out any) error {
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes+1))
 	switch {
 	case err != nil:
-		return unreached(ctx, err)
+		return c.unreached(ctx, err)
 	case len(text) > maxAnswerBytes:
 		return fmt.Errorf("read the answer to %s %s: it is larger than %d bytes", q.method, q.path, maxAnswerBytes)
 	}

@@ -88,11 +88,14 @@ func (f *follower) offset(channel string) *int64 {
 	return nil
 }
 
+// maxOffset is more than a program prints in a thousand years, and far from where offsets overflow.
+const maxOffset = 1 << 61
+
 // output gives what is new of a piece.
 func (f *follower) output(frame api.Frame) ([]api.Frame, error) {
 	at := f.offset(frame.Channel)
 	data, err := frame.Bytes()
-	if at == nil || frame.Offset == nil || *frame.Offset < 0 || err != nil {
+	if at == nil || frame.Offset == nil || *frame.Offset < 0 || *frame.Offset > maxOffset || err != nil {
 		return nil, &protocolError{"the server sent output that cannot be read"}
 	}
 	begin := *frame.Offset
@@ -107,6 +110,9 @@ func (f *follower) output(frame api.Frame) ([]api.Frame, error) {
 		frame.Offset = &begin
 	}
 	*at = end
+	if len(data) == 0 { // all that it says is where it is
+		return frames, nil
+	}
 	return append(frames, frame), nil
 }
 

@@ -214,6 +214,10 @@ func (a *app) logsOnServer(id, channel string) error {
 func (a *app) runsKill(id string) error {
 	return a.onServer(id, func(c *client.Client, full string) error {
 		if err := c.Cancel(a.ctx, full); err != nil {
+			var p *api.Problem
+			if errors.As(err, &p) && p.Status == http.StatusConflict {
+				return findingf("run %s has ended already", full)
+			}
 			return err
 		}
 		ctx, stop := context.WithTimeout(a.ctx, cancelGrace)

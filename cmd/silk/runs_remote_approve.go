@@ -74,18 +74,17 @@ func (a *app) runsApprove(id, hash string, length time.Duration) error {
 	if length < 0 || length > maxGrant || length%time.Hour != 0 {
 		return usagef("--for %s is not a number of whole hours up to 168h", length)
 	}
-	ask := hash == ""
-	if ask && (a.json || !isTerminal(a.in)) {
-		return usagef("name what you have looked at with --hash; silk runs approve on a terminal, silk runs pending --json and the API show it")
-	}
 	return a.onServer(id, func(c *client.Client, full string) error {
 		waiting, err := a.waiting(c, full)
 		if err != nil {
 			return err
 		}
-		if ask {
+		if hash == "" {
 			if err := a.showApproval(waiting); err != nil {
 				return err
+			}
+			if a.json || !isTerminal(a.in) {
+				return usagef("there is no terminal to ask on: approve what is shown with --hash %s", printable(waiting.Hash))
 			}
 			if yes, err := a.yes("approve this run? [y/N] "); err != nil || !yes {
 				return errors.Join(err, findingf("run %s is not approved; it waits on", full))
@@ -136,6 +135,9 @@ func (a *app) decide(c *client.Client, full string, d api.DecisionRequest, done 
 // showApproval prints what the owner must see before a yes. Code and difference are untrusted; the server shows invisible
 // characters in them, and what could steer a terminal is taken out here in any case.
 func (a *app) showApproval(w api.Approval) error {
+	if a.json {
+		return a.printJSON(w)
+	}
 	for _, row := range [][2]string{
 		{"run", w.Run}, {"asked by", "token " + w.Token + " at " + timeText(w.RequestedAtMs)}, {"asks for", w.Detail}, {"time left", timeLeft(w.ExpiresAtMs)},
 	} {
@@ -152,7 +154,12 @@ func (a *app) showApproval(w api.Approval) error {
 			return err
 		}
 	}
-	for _, part := range []struct{ title, text string }{{"code", w.Code}, {"changed since the last approval", w.Diff}, {"not shown", w.Omitted}} {
+	parts := []struct{ title, text string }{{"code", w.Code}, {"not shown of the code", w.Omitted}}
+	for _, f := range w.Files {
+		about := fmt.Sprintf("%d bytes%s%s%s", f.Bytes, map[bool]string{true: ", executable"}[f.Executable], tail(", sha256 ", f.SHA256), tail("; not whole: ", f.Omitted))
+		parts = append(parts, struct{ title, text string }{printable(f.Name) + " (" + oneLine(about) + ")", or(f.Text, "(no text)")})
+	}
+	for _, part := range append(parts, struct{ title, text string }{"changed since the last approval", w.Diff}) {
 		if part.text == "" {
 			continue
 		}
