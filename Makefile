@@ -64,6 +64,7 @@ bench: build images ## compare with runc, runsc, bwrap and docker; write docs/be
 
 lint: ## formatting, vet, staticcheck and our bans (.golangci.yml gives the reasons)
 	$(GO) tool -modfile=tools/go.mod golangci-lint run --allow-parallel-runners ./...
+	$(GO) tool -modfile=tools/go.mod golangci-lint run --allow-parallel-runners --build-tags server ./cmd/silk
 generate: ## regenerate committed generated files
 	$(GO) generate ./...
 locks: ## resolve the lab images' packages anew with apt, rewrite the committed locks

@@ -31,8 +31,8 @@ type Frame struct {
 	Type FrameType `json:"type"`
 	Run  string    `json:"run,omitempty"` // in every frame but ping
 
-	// Of hello.
-	State    string `json:"state,omitempty"` // of the run: pending, queued, running, ended
+	// Of hello; the driver of started too.
+	State    string `json:"state,omitempty"` // of the run: pending, queued, running, ended; of an approval: see Approval
 	Profile  string `json:"profile,omitempty"`
 	Driver   string `json:"driver,omitempty"`
 	TailFrom *Tail  `json:"tail_from,omitempty"` // offsets at which the output that follows begins
@@ -42,7 +42,7 @@ type Frame struct {
 	AtMs    *int64 `json:"at_ms,omitempty"` // milliseconds since the program started; also of started, since 1970
 	Channel string `json:"channel,omitempty"`
 	Offset  *int64 `json:"offset,omitempty"` // of the first byte in its channel
-	Data    string `json:"data,omitempty"`   // if it is valid UTF-8
+	Data    string `json:"data,omitempty"`   // if it is valid UTF-8 and not mostly control characters
 	B64     string `json:"b64,omitempty"`    // otherwise, standard base64
 
 	// Of gap: the range [From, To) of Channel.

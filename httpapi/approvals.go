@@ -52,4 +52,11 @@ func (h *handler) approvals() {
 		a, err := s.Decide(ctx, id, in.Run, in.Body)
 		return &oneApproval{a}, err
 	})
+	operation(h, huma.Operation{
+		OperationID: "revoke-grant", Method: http.MethodDelete, Path: "/v1/approvals/{run}/grant", Summary: "End what an approval covers beyond its own run", Tags: []string{"approvals"},
+		Description: "Runs that were accepted under it go on.", Errors: []int{http.StatusNotFound, http.StatusConflict},
+	}, func(ctx context.Context, id auth.Identity, in *RunPath) (*oneApproval, error) {
+		a, err := s.RevokeGrant(ctx, id, in.Run)
+		return &oneApproval{a}, err
+	})
 }

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"runtime/debug"
 	"strings"
@@ -80,7 +81,7 @@ func (h *handler) identify(r *http.Request) (auth.Identity, error) {
 		return auth.Identity{}, problem(http.StatusTooManyRequests, "rate", "too many attempts with bad credentials", "").after(after)
 	}
 	id, err := h.credentials(r)
-	if err != nil {
+	if errors.Is(err, auth.ErrUnauthorized) { // and not because the database does not answer
 		h.failures.Allow(address)
 	}
 	return id, err

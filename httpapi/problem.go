@@ -38,6 +38,8 @@ var kinds = []struct {
 	{queue.ErrKeyReused, http.StatusConflict, "key-reused", "the idempotency key belongs to another request"},
 	{approval.ErrHash, http.StatusConflict, "hash", "what waits is not what was looked at"},
 	{approval.ErrDecided, http.StatusConflict, "decided", "it is decided already"},
+	{approval.ErrNoGrant, http.StatusConflict, "no-grant", "there is no grant that covers anything"},
+	{approval.ErrTooLarge, http.StatusRequestEntityTooLarge, "too-large", "it is too large for an owner to look at"},
 	{approval.ErrExpired, http.StatusConflict, "expired", "the time for a decision is over"},
 	{auth.ErrName, http.StatusConflict, "name", "the name is taken or no good"},
 	{auth.ErrRevoked, http.StatusConflict, "revoked", "it is revoked already"},

@@ -92,7 +92,7 @@ func (h *handler) stream(open func(*http.Request, auth.Identity, broker.Cursor) 
 		if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 			h.socket(w, r, id, f)
 		} else {
-			h.events(w, r, f)
+			h.events(w, r, id, f)
 		}
 	}
 }
@@ -145,7 +145,7 @@ func (h *handler) socket(w http.ResponseWriter, r *http.Request, id auth.Identit
 		defer close(done)
 		cancel(h.commands(ctx, conn, id, r.PathValue("run")))
 	}()
-	err = pump(ctx, f, func(frame []byte) error {
+	err = h.pump(ctx, id, f, func(frame []byte) error {
 		ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 		defer cancel()
 		return conn.Write(ctx, websocket.MessageText, frame)
@@ -166,24 +166,31 @@ func closing(ctx context.Context, err error) (websocket.StatusCode, string) {
 		return websocket.StatusUnsupportedData, bad.Error()
 	case errors.Is(err, broker.ErrClosed):
 		return websocket.StatusGoingAway, "the server stops"
+	case errors.Is(err, auth.ErrUnauthorized):
+		return websocket.StatusPolicyViolation, "the token is no good any more"
 	case errors.Is(err, context.DeadlineExceeded):
 		return websocket.StatusTryAgainLater, "too slow: come again with a cursor"
 	}
 	return websocket.StatusInternalError, "the stream broke"
 }
 
-// pump sends frames until they end, and a ping in each silence.
-func pump(ctx context.Context, f frames, send func([]byte) error) error {
+// pump sends frames until they end, a ping in each silence, and looks every now and then whether the viewer still may watch.
+func (h *handler) pump(ctx context.Context, id auth.Identity, f frames, send func([]byte) error) error {
 	ping, err := json.Marshal(api.Frame{Type: api.FramePing})
 	if err != nil {
 		return err
 	}
+	looked := time.Now()
 	for {
 		wait, cancel := context.WithTimeout(ctx, beat)
 		frame, err := f.Next(wait)
 		cancel()
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 			frame, err = ping, nil
+		}
+		if err == nil && time.Since(looked) >= beat && id.Token != auth.LocalToken {
+			looked = time.Now()
+			err = h.cfg.Verifier.Still(ctx, id)
 		}
 		if err != nil {
 			return err
@@ -236,14 +243,14 @@ func (h *handler) command(ctx context.Context, id auth.Identity, c api.Command) 
 }
 
 // events sends server-sent events (HTML standard, section 9.2).
-func (h *handler) events(w http.ResponseWriter, r *http.Request, f frames) {
+func (h *handler) events(w http.ResponseWriter, r *http.Request, id auth.Identity, f frames) {
 	header := w.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Accel-Buffering", "no")
 	out := http.NewResponseController(w)
 	var at api.Tail
-	_ = pump(r.Context(), f, func(frame []byte) error {
+	_ = h.pump(r.Context(), id, f, func(frame []byte) error {
 		if err := out.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {
 			return err
 		}

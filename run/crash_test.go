@@ -99,7 +99,7 @@ func TestRecoverSalvages(t *testing.T) {
 	s := newStand(t, nil)
 	lost := newID()
 	err := s.db().Update(t.Context(), func(tx *sql.Tx) error {
-		return record.Begin(t.Context(), tx, "gone", record.Entry{Record: record.Record{Run: lost, RequestSHA256: "x"}})
+		return record.Begin(t.Context(), tx, "gone", record.Entry{Record: record.Record{Run: lost, RequestSHA256: "x", Policy: record.Policy{OutputBytes: 300_000}}})
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func TestRecoverSalvages(t *testing.T) {
 	if _, err := Recover(t.Context(), s.home, false, salvage); err != nil {
 		t.Fatal(err)
 	}
-	for channel, want := range map[string][]byte{"stdout": long, "stderr": []byte("short\n")} {
+	for channel, want := range map[string][]byte{"stdout": long[:300_000], "stderr": []byte("short\n")} {
 		out, err := record.Output(t.Context(), s.db(), s.home, lost, channel)
 		if err != nil {
 			t.Fatal(err)

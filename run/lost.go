@@ -65,8 +65,10 @@ func salvaged(home string, salvage Salvage, r *record.Record) (put func(context.
 		if data == nil { // nobody kept anything
 			continue
 		}
-		sum, n := sha256.Sum256(data), int64(len(data))
-		*channel = record.Channel{Bytes: n, Kept: n, SHA256: hex.EncodeToString(sum[:])}
+		sum, all := sha256.Sum256(data), int64(len(data))
+		n := min(all, r.Policy.OutputBytes)
+		data = data[:n]
+		*channel = record.Channel{Bytes: all, Kept: n, Truncated: n < all, SHA256: hex.EncodeToString(sum[:])}
 		switch {
 		case n > record.InlineBytes:
 			if err := keepFile(home, r.Run, name, data); err != nil {

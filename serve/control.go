@@ -111,6 +111,12 @@ func (s *Server) Decide(ctx context.Context, id auth.Identity, runID string, d a
 	return approvalOf(a), nil
 }
 
+// RevokeGrant ends what a grant covers beyond its own run.
+func (s *Server) RevokeGrant(ctx context.Context, id auth.Identity, runID string) (api.Approval, error) {
+	a, err := approval.Revoke(ctx, s.cfg.DB, id, runID, time.Now())
+	return approvalOf(a), err
+}
+
 // settle does what an answer means: the run is queued, or it ends.
 func (s *Server) settle(ctx context.Context, a approval.Approval) error {
 	if a.State == approval.Granted {

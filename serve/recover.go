@@ -32,6 +32,9 @@ func (s *Server) Recover(ctx context.Context) error {
 			return fmt.Errorf("end run %s, which was running: %w", e.Run, err)
 		}
 	}
+	if err := s.removeLogs(ctx); err != nil {
+		return err
+	}
 	waiting, err := s.cfg.Queue.Waiting(ctx)
 	if err != nil {
 		return err
@@ -39,6 +42,27 @@ func (s *Server) Recover(ctx context.Context) error {
 	for _, e := range waiting {
 		if err := s.resume(ctx, e); err != nil {
 			return fmt.Errorf("take up run %s: %w", e.Run, err)
+		}
+	}
+	return nil
+}
+
+// removeLogs removes the logs of runs that have ended: a server was killed between the two.
+func (s *Server) removeLogs(ctx context.Context) error {
+	left, err := s.cfg.Broker.Left()
+	if err != nil {
+		return err
+	}
+	for _, id := range left {
+		e, err := s.cfg.Queue.Get(ctx, id)
+		if err != nil && !errors.Is(err, queue.ErrNotFound) {
+			return err
+		}
+		if err == nil && e.State != queue.Ended {
+			continue
+		}
+		if err := s.cfg.Broker.Remove(id); err != nil {
+			return err
 		}
 	}
 	return nil

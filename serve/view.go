@@ -276,12 +276,9 @@ func (s *Server) Approval(ctx context.Context, id auth.Identity, runID string) (
 		return api.Approval{}, err
 	}
 	out := approvalOf(a)
-	if before, ok, err := approval.Previous(ctx, s.cfg.DB, a); err != nil {
-		return out, err
-	} else if ok {
-		out.Diff = approval.Diff(before, a)
-	}
-	return out, nil
+	before, _, err := approval.Previous(ctx, s.cfg.DB, a) // without one all is new, and what is strange in it is said
+	out.Diff = approval.Diff(before, a)
+	return out, err
 }
 
 func approvalOf(a approval.Approval) api.Approval {

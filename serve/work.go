@@ -50,7 +50,7 @@ func (s *Server) do(ctx context.Context, e queue.Entry) error {
 		OnStart: func(started run.Started) {
 			l.stream.Describe(started.Profile, started.Driver)
 			now := time.Now().UnixMilli()
-			l.stream.Publish(api.Frame{Type: api.FrameStarted, AtMs: &now})
+			l.stream.Publish(api.Frame{Type: api.FrameStarted, AtMs: &now, Driver: started.Driver})
 		},
 		OnFrame: func(f run.Frame) { l.stream.Output(f.Channel, f.Offset, f.Seq, f.At, f.Data) },
 		Stdin:   inputOf(in, l),

@@ -18,6 +18,7 @@ type app struct {
 	out, err io.Writer
 	env      func(string) string
 	drivers  openDrivers
+	ready    int         // sandbox kernels that wait for runs
 	midLine  atomic.Bool // the program has left a line unfinished on stderr, or on the terminal that stderr is
 
 	homeFlag, configFlag string

@@ -20,6 +20,7 @@ type serveConfig struct {
 
 	running, queued           int // of the host
 	tokenRunning, tokenQueued int
+	ready                     int // sandbox kernels that wait for runs
 	memoryBytes               int64
 	cpus                      float64
 
@@ -36,7 +37,7 @@ type serveConfig struct {
 const defaultListen = "127.0.0.1:7455"
 
 func defaultServe() serveConfig {
-	return serveConfig{listen: defaultListen, running: 2 * runtime.NumCPU(), grace: 30 * time.Second}
+	return serveConfig{listen: defaultListen, running: 2 * runtime.NumCPU(), ready: 2, grace: 30 * time.Second}
 }
 
 func readServe(d *strictyaml.Decoder, n strictyaml.Node) serveConfig {
@@ -56,6 +57,7 @@ func readServe(d *strictyaml.Decoder, n strictyaml.Node) serveConfig {
 		"queued":        func(v strictyaml.Node) { c.queued = readCount(d, v, "serve: queued") },
 		"token_running": func(v strictyaml.Node) { c.tokenRunning = readCount(d, v, "serve: token_running") },
 		"token_queued":  func(v strictyaml.Node) { c.tokenQueued = readCount(d, v, "serve: token_queued") },
+		"ready":         func(v strictyaml.Node) { c.ready = readCountOrNone(d, v, "serve: ready") },
 		"memory":        func(v strictyaml.Node) { c.memoryBytes = readBytes(d, v, "serve: memory") },
 		"cpus": func(v strictyaml.Node) {
 			f, err := strconv.ParseFloat(d.Text(v, "serve: cpus"), 64)
@@ -87,6 +89,14 @@ func readCount(d *strictyaml.Decoder, n strictyaml.Node, what string) int {
 		d.Fail(n, "%s is not a whole number above 0", what)
 	}
 	return i
+}
+
+// readCountOrNone takes 0 too.
+func readCountOrNone(d *strictyaml.Decoder, n strictyaml.Node, what string) int {
+	if d.Text(n, what) == "0" {
+		return 0
+	}
+	return readCount(d, n, what)
 }
 
 func readBytes(d *strictyaml.Decoder, n strictyaml.Node, what string) int64 {

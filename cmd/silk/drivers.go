@@ -14,6 +14,7 @@ type openDrivers func(cfg driverConfig) (hostTools, error)
 type driverConfig struct {
 	Home   string // state directory
 	Sentry string // path of the sandbox kernel instead of the built-in one, $SILK_SENTRY; empty: built in
+	Ready  int    // sandbox kernels that KeepReady has waiting
 	Watch  bool   // the host's kernel watches sandboxes besides, where it can
 	Logger *slog.Logger
 }
@@ -27,9 +28,12 @@ type hostTools struct {
 	// Leftovers names what Sweep would remove; nil if Sweep is.
 	Leftovers func() ([]string, error)
 
-	Kernel func() fact                      // which sandbox kernel is used, for doctor; may be nil
-	Close  func() error                     // releases what drivers hold; may be nil
-	Prune  func(dry bool) ([]string, error) // removes what earlier versions of silk left, or names it; may be nil
+	Kernel func() fact // which sandbox kernel is used, for doctor; may be nil
+
+	KeepReady func() // starts sandboxes ahead of runs; may be nil
+
+	Close func() error                     // releases what drivers hold; may be nil
+	Prune func(dry bool) ([]string, error) // removes what earlier versions of silk left, or names it; may be nil
 }
 
 // fact is one thing that doctor found out.

@@ -10,7 +10,7 @@ import (
 
 // hostDrivers makes the drivers of this version: gvisor. Where it cannot be used there is none, and a run says why.
 func hostDrivers(cfg driverConfig) (hostTools, error) {
-	config := gvisor.Config{Home: cfg.Home, Sentry: cfg.Sentry, Logger: cfg.Logger}
+	config := gvisor.Config{Home: cfg.Home, Sentry: cfg.Sentry, Ready: cfg.Ready, Logger: cfg.Logger}
 	if cfg.Watch {
 		config.Watch, config.Unwatched = newHostWatch()
 	}
@@ -22,7 +22,7 @@ func hostDrivers(cfg driverConfig) (hostTools, error) {
 		return hostTools{}, &hostError{err}
 	}
 	return hostTools{
-		Drivers: []driver.Driver{g}, Sweep: g.Sweep, Leftovers: g.Leftovers, Close: g.Close,
+		Drivers: []driver.Driver{g}, Sweep: g.Sweep, Leftovers: g.Leftovers, Close: g.Close, KeepReady: g.KeepReady,
 		Kernel: func() fact { return kernelFact(cfg.Home, cfg.Sentry) },
 		Prune:  func(dry bool) ([]string, error) { return sentrybin.Prune(cfg.Home, dry) },
 	}, nil

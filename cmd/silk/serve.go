@@ -46,6 +46,11 @@ type service struct {
 }
 
 func (a *app) serve() (err error) {
+	c, err := a.loadConfig()
+	if err != nil {
+		return err
+	}
+	a.ready = c.serve.ready
 	h, err := a.openHost(false)
 	if err != nil {
 		return err
@@ -132,6 +137,9 @@ func (s *service) run(ctx context.Context) error {
 	}
 	group.Go(func() error {
 		defer closeDoors()
+		if keep := s.host.tools.KeepReady; keep != nil {
+			keep()
+		}
 		s.notify(daemon.SdNotifyReady)
 		defer s.notify(daemon.SdNotifyStopping)
 		return s.work(ctx, open)

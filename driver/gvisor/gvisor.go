@@ -28,6 +28,10 @@ type Config struct {
 	Sentry string       // path of silk-sentry; "": the embedded one, see [sentrybin.Locate]
 	Logger *slog.Logger // nil: silent
 
+	// Ready is how many kernels wait for runs from [Driver.KeepReady] on, for programs that start many: each is as [Driver.Prepare]
+	// makes it, serves one run, and costs 10 MiB while it waits.
+	Ready int
+
 	// Watch, if not nil, begins to watch a sandbox kernel from the host's kernel: pid is its process, which has no children
 	// yet, group the directory of its control group, "" unless that is version 2. Its error fails the start, but
 	// for that of NotWatched. Unwatched says why it is nil.

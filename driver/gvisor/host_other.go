@@ -27,6 +27,9 @@ func (*Driver) Close() error { return nil }
 // Prepare starts a sandbox kernel ahead of a run.
 func (*Driver) Prepare(context.Context) (release func()) { return func() {} }
 
+// KeepReady starts sandbox kernels ahead of runs.
+func (*Driver) KeepReady() {}
+
 // Leftovers names what Sweep would remove.
 func (*Driver) Leftovers() ([]string, error) { return nil, supported() }
 

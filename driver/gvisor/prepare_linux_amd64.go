@@ -26,6 +26,21 @@ type early struct {
 // returns at once, and the next Start waits for that kernel instead of starting another. release ends the kernel if no
 // run took it.
 func (d *Driver) Prepare(context.Context) (release func()) {
+	if d.config.Ready > 0 { // one waits, or the next Start makes its own
+		return func() {}
+	}
+	return d.prepare()
+}
+
+// KeepReady starts as many kernels as Config.Ready says, less those that wait already, and returns at once. Each Start that
+// took one replaces it when its program runs.
+func (d *Driver) KeepReady() {
+	for range d.config.Ready - d.host.count() {
+		d.prepare()
+	}
+}
+
+func (d *Driver) prepare() (release func()) {
 	e := &early{cpus: visibleCPUs(1), done: make(chan struct{})}
 	if !d.host.add(e) {
 		return func() {}
@@ -72,19 +87,41 @@ func (p *prepared) remove(e *early) bool {
 	return i >= 0
 }
 
-// take returns a prepared kernel that fits, as soon as it is there, or nil.
+// take returns a prepared kernel that fits, as soon as it is there, or nil. One that has died while it waited is nobody's loss.
 func (p *prepared) take(cpus int) *kernel {
-	p.mu.Lock()
-	i := slices.IndexFunc(p.waiting, func(e *early) bool { return e.cpus == cpus })
-	if i < 0 {
+	for {
+		p.mu.Lock()
+		i := slices.IndexFunc(p.waiting, func(e *early) bool { return e.cpus == cpus })
+		if i < 0 {
+			p.mu.Unlock()
+			return nil
+		}
+		e := p.waiting[i]
+		p.waiting = slices.Delete(p.waiting, i, i+1)
 		p.mu.Unlock()
-		return nil
+		<-e.done
+		if e.k == nil || !e.k.dead() {
+			return e.k
+		}
+		_ = e.k.discard() // of what has died by itself there is only the rest
 	}
-	e := p.waiting[i]
-	p.waiting = slices.Delete(p.waiting, i, i+1)
-	p.mu.Unlock()
-	<-e.done
-	return e.k
+}
+
+// count is how many wait, those included that are being started.
+func (p *prepared) count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.waiting)
+}
+
+// dead says whether the process has ended.
+func (k *kernel) dead() bool {
+	select {
+	case <-k.gone:
+		return true
+	default:
+		return false
+	}
 }
 
 func (p *prepared) discardAll() error {

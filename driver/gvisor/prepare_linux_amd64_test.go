@@ -3,6 +3,8 @@ package gvisor
 import (
 	"testing"
 	"testing/synctest"
+
+	"github.com/silk-sandbox/silk/internal/testenv"
 )
 
 // TestTakeWaitsForWhatIsBeingStarted is the promise that a run costs one kernel: a Start that comes while the prepared
@@ -31,6 +33,34 @@ func TestTakeWaitsForWhatIsBeingStarted(t *testing.T) {
 			t.Error("the kernel could be taken twice")
 		}
 	})
+}
+
+// TestTakePassesOverTheDead: a kernel that was ended while it waited must not cost a run.
+func TestTakePassesOverTheDead(t *testing.T) {
+	testenv.Require(t, testenv.Sentry)
+	d, err := New(Config{Sentry: testenv.SentryPath(), Ready: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	d.KeepReady()
+	d.KeepReady() // one is enough
+	if n := d.host.count(); n != 1 {
+		t.Fatalf("%d kernels wait, want 1", n)
+	}
+	e := d.host.waiting[0]
+	<-e.done
+	if e.k == nil {
+		t.Fatal(e.err)
+	}
+	e.k.kill()
+	<-e.k.gone
+	if k := d.host.take(e.cpus); k != nil {
+		t.Error("a dead kernel was taken")
+	}
+	if left := d.host.count(); left != 0 {
+		t.Errorf("%d kernels wait", left)
+	}
 }
 
 func TestTakeOnlyWhatFits(t *testing.T) {

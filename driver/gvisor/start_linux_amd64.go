@@ -33,7 +33,9 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ driver.Sandbox,
 		trace = func(string, time.Time) {}
 	}
 	k := d.host.take(visibleCPUs(spec.CPUs))
-	if k == nil {
+	if k != nil {
+		defer d.KeepReady() // not before: the two would share the processors
+	} else {
 		if k, err = d.host.spawn(visibleCPUs(spec.CPUs)); err != nil {
 			return nil, err
 		}
