@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/silk-sandbox/silk/api"
@@ -38,6 +39,8 @@ func (r *remoteRun) fetch(ctx context.Context, o *run.Outcome) error {
 		a := &o.Artifacts[i]
 		c, ok := copied[a.Path]
 		switch {
+		case a.Type == "file" && a.Omitted == "" && strings.ContainsRune(a.Path, 0):
+			a.Omitted = "not copied: no file can have its name"
 		case !wanted(*a):
 		case gone[a.Path]:
 			a.Omitted = "not copied: the server does not keep it any more"
@@ -56,8 +59,10 @@ func (r *remoteRun) fetch(ctx context.Context, o *run.Outcome) error {
 	return nil
 }
 
-// wanted says whether a server has the content of an artifact.
-func wanted(a run.Artifact) bool { return a.Type == "file" && a.Omitted == "" && a.PathB64 == "" }
+// wanted says whether a server has the content of an artifact, and this host a name for it.
+func wanted(a run.Artifact) bool {
+	return a.Type == "file" && a.Omitted == "" && a.PathB64 == "" && !strings.ContainsRune(a.Path, 0)
+}
 
 // send writes the artifacts as a tar stream, one after the other as they arrive.
 func (r *remoteRun) send(ctx context.Context, w io.Writer, artifacts []run.Artifact, gone map[string]bool) error {
