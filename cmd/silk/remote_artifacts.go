@@ -41,6 +41,8 @@ func (r *remoteRun) fetch(ctx context.Context, o *run.Outcome) error {
 		switch {
 		case a.Type == "file" && a.Omitted == "" && strings.ContainsRune(a.Path, 0):
 			a.Omitted = "not copied: no file can have its name"
+		case a.Type == "file" && a.Omitted == "" && a.PathB64 != "":
+			a.Omitted = "not copied: its name is not UTF-8, and a server gives such files to nobody"
 		case !wanted(*a):
 		case gone[a.Path]:
 			a.Omitted = "not copied: the server does not keep it any more"
