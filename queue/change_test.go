@@ -67,7 +67,7 @@ func TestCancelOfARunThatRuns(t *testing.T) {
 
 // A cancelation that comes at any step of a start either keeps the function from being called or reaches its context.
 func TestCancelAtEveryStep(t *testing.T) {
-	for _, step := range []string{"fetched", "taken", "taken: synced", "started", "ran", "acked"} {
+	for _, step := range []string{"fetched", "turn", "taken", "taken: synced", "started", "ran", "acked"} {
 		t.Run(step, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var b *bench
@@ -88,7 +88,7 @@ func TestCancelAtEveryStep(t *testing.T) {
 				}
 				synctest.Wait()
 				switch step {
-				case "fetched":
+				case "fetched", "turn":
 					if err != nil || !waiting || len(b.started) > 0 {
 						t.Errorf("waiting %t, %v, started %v", waiting, err, b.started)
 					}
@@ -105,6 +105,27 @@ func TestCancelAtEveryStep(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A run that is ended between its turn and its start, as a denied one may be, does not start.
+func TestDoneAtTheTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b *bench
+		b = newBench(t, queue.Config{Running: 1}.WithStep(func(step, run string) {
+			if step == "turn" && run == "a1" {
+				if err := b.Done(context.Background(), run, nil); err != nil {
+					t.Error(err)
+				}
+			}
+		}))
+		b.work()
+		b.submit("a", "a1", "a2")
+		b.start("a2")
+		b.let("a2")
+		synctest.Wait()
+		b.ended("a1", "a2")
+		b.listed()
+	})
 }
 
 func TestRelease(t *testing.T) {

@@ -190,7 +190,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) { c.check(t) })
 	}
 	for _, step := range []string{
-		"submit: committed", "submit: synced", "published", "release: committed", "release: synced", "cancel: committed", "fetched",
+		"submit: committed", "submit: synced", "published", "release: committed", "release: synced", "cancel: committed", "fetched", "turn",
 		"taken", "taken: synced", "running", "done: begin", "done: committed", "ran", "acked",
 	} {
 		if !steps[step] {

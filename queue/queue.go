@@ -254,8 +254,7 @@ func ring(c chan struct{}) {
 // now is the time of the rows.
 func (q *Queue) now() int64 { return q.cfg.Now().UnixMilli() }
 
-// change runs one transaction that must not be cut off in the middle by a request that goes away: it waits for its turn
-// with ctx, but once begun it is finished.
+// change runs one transaction. A request that has gone away begins none, but one that goes away later does not cut it off.
 func (q *Queue) change(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
