@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -69,6 +70,7 @@ type call struct {
 	path    string
 	body    string
 	headers map[string]string
+	from    string // address of the client; "": as the system chooses
 }
 
 // do sends a request and returns the answer with its whole body.
@@ -97,13 +99,17 @@ func (s *stand) do(c call) (*http.Response, []byte) {
 			r.Host = v
 		}
 	}
-	resp, err := http.DefaultTransport.RoundTrip(r)
+	transport := &http.Transport{DisableKeepAlives: true}
+	if c.from != "" {
+		transport.DialContext = (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(c.from)}}).DialContext
+	}
+	resp, err := transport.RoundTrip(r)
 	if err != nil {
 		s.Fatal(err)
 	}
 	text, err := io.ReadAll(resp.Body)
-	if err := errors.Join(err, resp.Body.Close()); err != nil {
-		s.Fatal(err)
+	if err := errors.Join(err, resp.Body.Close(), note(c.method, c.path, resp.StatusCode)); err != nil {
+		s.Error(err)
 	}
 	return resp, text
 }

@@ -95,6 +95,8 @@ func (h *handler) runs() {
 		}
 		return out, err
 	})
+	answers := h.api.OpenAPI().Paths["/v1/runs"].Post.Responses
+	answers["200"] = &huma.Response{Description: "The run that this request was answered with before", Content: answers["201"].Content, Headers: answers["201"].Headers}
 	operation(h, huma.Operation{
 		OperationID: "list-runs", Method: http.MethodGet, Path: "/v1/runs", Summary: "List runs, the newest first", Tags: []string{"runs"},
 	}, func(ctx context.Context, id auth.Identity, in *runList) (*runPage, error) {
@@ -186,7 +188,11 @@ func (h *handler) output() {
 	})
 	operation(h, huma.Operation{
 		OperationID: "get-artifact", Method: http.MethodGet, Path: "/v1/runs/{run}/artifact", Summary: "Get an artifact of a run", Tags: []string{"runs"},
-		Description: "Ranges are served (RFC 9110 section 14). The answer is never shown as a page: it is what an untrusted program wrote.", Responses: bytes,
+		Description: "Ranges are served (RFC 9110 section 14). The answer is never shown as a page: it is what an untrusted program wrote.",
+		Responses: map[string]*huma.Response{
+			"200": bytes["200"], "206": {Description: "The bytes of the range", Content: bytes["200"].Content},
+			"304": {Description: "It is as the client has it"}, "416": {Description: "The artifact has no such range"},
+		},
 		Errors: []int{http.StatusNotFound, http.StatusConflict},
 	}, func(ctx context.Context, id auth.Identity, in *artifactPath) (*huma.StreamResponse, error) {
 		f, a, err := h.cfg.Server.Artifact(ctx, id, in.Run, in.Path)

@@ -33,7 +33,11 @@ type frames interface {
 
 // streams registers the two streams outside of the library, which knows no WebSockets, and describes them to it.
 func (h *handler) streams(mux *http.ServeMux) {
-	mux.HandleFunc("GET /v1/runs/{run}/stream", h.stream(func(r *http.Request, id auth.Identity, c broker.Cursor) (frames, error) {
+	mux.HandleFunc("GET /v1/runs/{run}/stream", h.stream(func(r *http.Request, id auth.Identity) (frames, error) {
+		c, err := cursorOf(r)
+		if err != nil {
+			return nil, err
+		}
 		run := r.PathValue("run")
 		v, err := h.cfg.Server.Stream(r.Context(), id, run, c)
 		if errors.Is(err, broker.ErrUnknownRun) {
@@ -41,16 +45,16 @@ func (h *handler) streams(mux *http.ServeMux) {
 		}
 		return v, err
 	}))
-	mux.HandleFunc("GET /v1/sessions/{session}/stream", h.stream(func(r *http.Request, id auth.Identity, _ broker.Cursor) (frames, error) {
+	mux.HandleFunc("GET /v1/sessions/{session}/stream", h.stream(func(r *http.Request, id auth.Identity) (frames, error) {
 		return h.cfg.Server.SessionStream(r.Context(), id, r.PathValue("session"))
 	}))
-	h.describeStream("stream-run", "/v1/runs/{run}/stream", "run", "Watch a run",
+	h.describeStream("stream-run", "/v1/runs/{run}/stream", "run", "Watch a run", []int{400, 409, 416},
 		&huma.Param{Name: "stdout", In: "query", Description: "Bytes of stdout that the viewer has; left out with stderr: the last 4 KiB of each come first", Schema: &huma.Schema{Type: "integer", Minimum: new(float64)}},
 		&huma.Param{Name: "stderr", In: "query", Description: "The same of stderr", Schema: &huma.Schema{Type: "integer", Minimum: new(float64)}})
-	h.describeStream("stream-session", "/v1/sessions/{session}/stream", "session", "Watch all runs of a session, those to come included")
+	h.describeStream("stream-session", "/v1/sessions/{session}/stream", "session", "Watch all runs of a session, those to come included", nil)
 }
 
-func (h *handler) describeStream(id, path, what, summary string, params ...*huma.Param) {
+func (h *handler) describeStream(id, path, what, summary string, statuses []int, params ...*huma.Param) {
 	ref := h.api.OpenAPI().Components.Schemas
 	frame := ref.Schema(typeOf[api.Frame](), true, "Frame")
 	ref.Schema(typeOf[api.Command](), true, "Command")
@@ -60,7 +64,7 @@ func (h *handler) describeStream(id, path, what, summary string, params ...*huma
 		{Name: "ticket", In: "query", Description: "In place of a token, for browsers", Schema: &huma.Schema{Type: "string"}},
 	}, params...)
 	problems := map[string]*huma.Response{}
-	for _, status := range []int{400, 401, 403, 404, 416, 429} {
+	for _, status := range append([]int{401, 403, 404, 429}, statuses...) {
 		problems[strconv.Itoa(status)] = &huma.Response{Description: http.StatusText(status), Content: map[string]*huma.MediaType{"application/problem+json": {Schema: fault}}}
 	}
 	problems["101"] = &huma.Response{Description: "WebSocket of subprotocol " + api.Subprotocol + ": the server sends one Frame a message, the client Commands"}
@@ -73,18 +77,13 @@ func (h *handler) describeStream(id, path, what, summary string, params ...*huma
 }
 
 // stream answers one request for a stream.
-func (h *handler) stream(open func(*http.Request, auth.Identity, broker.Cursor) (frames, error)) http.HandlerFunc {
+func (h *handler) stream(open func(*http.Request, auth.Identity) (frames, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
 		r = r.WithContext(ctx)
 		id, _ := auth.FromContext(ctx)
-		c, err := cursorOf(r)
-		if err != nil {
-			h.refuse(w, err)
-			return
-		}
-		f, err := open(r, id, c)
+		f, err := open(r, id)
 		if err != nil {
 			h.refuse(w, h.problemOf(ctx, err))
 			return
@@ -146,7 +145,8 @@ func (h *handler) socket(w http.ResponseWriter, r *http.Request, id auth.Identit
 		cancel(h.commands(ctx, conn, id, r.PathValue("run")))
 	}()
 	err = h.pump(ctx, id, f, func(frame []byte) error {
-		ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+		// A canceled write breaks the connection, and the client would not hear why.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sendTimeout)
 		defer cancel()
 		return conn.Write(ctx, websocket.MessageText, frame)
 	})
@@ -249,6 +249,9 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request, id auth.Identit
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Accel-Buffering", "no")
 	out := http.NewResponseController(w)
+	if err := out.Flush(); err != nil { // the client sees that it is connected, though nothing may happen for long
+		return
+	}
 	var at api.Tail
 	_ = h.pump(r.Context(), id, f, func(frame []byte) error {
 		if err := out.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {

@@ -29,6 +29,11 @@ func (s *stand) dial(role auth.Role, path string) (*websocket.Conn, error) {
 		options.HTTPHeader.Set("Authorization", "Bearer "+s.secrets[role])
 	}
 	c, resp, err := websocket.Dial(s.Context(), s.url+path, options)
+	if resp != nil {
+		if err := note(http.MethodGet, path, resp.StatusCode); err != nil {
+			s.Error(err)
+		}
+	}
 	if err != nil {
 		if resp != nil {
 			err = fmt.Errorf("%d: %w", resp.StatusCode, err)

@@ -182,7 +182,7 @@ func (s *Server) list(ctx context.Context, id auth.Identity, f Filter, limit int
 
 // Stream attaches a viewer to a run. A run that has ended a while ago is broker.ErrUnknownRun: its record has everything.
 func (s *Server) Stream(ctx context.Context, id auth.Identity, runID string, cursor broker.Cursor) (*broker.Viewer, error) {
-	if _, err := s.visible(ctx, id, runID); err != nil {
+	if _, err := s.Run(ctx, id, runID); err != nil {
 		return nil, err
 	}
 	return s.cfg.Broker.View(ctx, runID, cursor)
