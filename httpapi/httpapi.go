@@ -118,6 +118,7 @@ func (h *handler) register(mux *http.ServeMux) {
 	h.streams(mux)
 	h.health(mux)
 	h.docs(mux)
+	h.profile(mux)
 }
 
 // operation registers one operation of the API.

@@ -333,6 +333,23 @@ func TestMetricsAreNotForRunners(t *testing.T) {
 	}
 }
 
+// TestLocal: who comes over the socket is the owner, and sees the server's profiles; over the port nobody does.
+func TestLocal(t *testing.T) {
+	s := newStand(t, servetest.Config{})
+	if resp, _ := s.do(call{role: auth.Owner, path: "/debug/pprof/"}); resp.StatusCode != 404 {
+		t.Errorf("profiles on the port: %d", resp.StatusCode)
+	}
+	server := httptest.NewUnstartedServer(s.handler)
+	server.Config = httpapi.Local(httpapi.HTTPServer(s.handler))
+	server.Start()
+	defer server.Close()
+	s.url = server.URL
+	if resp, _ := s.do(call{path: "/debug/pprof/"}); resp.StatusCode != 200 {
+		t.Errorf("profiles on the socket: %d", resp.StatusCode)
+	}
+	get[api.Page[api.Token]](s, call{path: "/v1/tokens"}, 200)
+}
+
 func TestIdempotency(t *testing.T) {
 	s := newStand(t, servetest.Config{})
 	c := call{role: auth.Runner, method: "POST", path: "/v1/runs", body: body("print:x"), headers: map[string]string{"Idempotency-Key": "k"}}

@@ -32,7 +32,6 @@ type acceptedRun struct {
 }
 
 type oneRun struct {
-	ETag string `header:"ETag"`
 	Body api.Run
 }
 
@@ -109,7 +108,7 @@ func (h *handler) runs() {
 		OperationID: "get-run", Method: http.MethodGet, Path: "/v1/runs/{run}", Summary: "Look at a run", Tags: []string{"runs"}, Errors: []int{http.StatusNotFound},
 	}, func(ctx context.Context, id auth.Identity, in *RunPath) (*oneRun, error) {
 		r, err := s.Run(ctx, id, in.Run)
-		return &oneRun{Body: r}, err
+		return &oneRun{r}, err
 	})
 	operation(h, huma.Operation{
 		OperationID: "cancel-run", Method: http.MethodPost, Path: "/v1/runs/{run}/cancel", Summary: "End a run", Tags: []string{"runs"},

@@ -209,12 +209,12 @@ func (s *service) listen() (doors []door, err error) {
 // socket is the door for the owner, who needs no token there.
 func (s *service) socket(l net.Listener) door {
 	s.log.Info("listening", "socket", l.Addr().String())
-	return door{l, httpapi.Local(httpapi.HTTPServer(s.http))}
+	return door{httpapi.Limit(l, httpapi.MaxConnections), httpapi.Local(httpapi.HTTPServer(s.http))}
 }
 
 // port is the door for everybody else.
 func (s *service) port(l net.Listener) (door, error) {
-	d := door{l, httpapi.HTTPServer(s.http)}
+	d := door{httpapi.Limit(l, httpapi.MaxConnections), httpapi.HTTPServer(s.http)}
 	if !s.cfg.tls {
 		if !loopback(l.Addr()) {
 			return d, fmt.Errorf("listen on %s: others could read tokens and output on the way; configure serve: tls, or listen on 127.0.0.1", l.Addr())
@@ -226,7 +226,7 @@ func (s *service) port(l net.Listener) (door, error) {
 	if err != nil {
 		return d, err
 	}
-	d.Listener = tls.NewListener(l, config)
+	d.Listener = tls.NewListener(d.Listener, config)
 	s.log.Info("listening", "address", l.Addr().String(), "fingerprint", fingerprint)
 	return d, nil
 }
