@@ -217,6 +217,11 @@ export class SilkClient {
     return this.#http.json({ method: "POST", path, body: decision, signal: options.signal, again: false }, wire.approval);
   }
 
+  /** Ends what an approval covers beyond its own run. Runs that were accepted under it go on. */
+  revokeGrant(run: string, options: CallOptions = {}): Promise<T.Approval> {
+    return this.#http.json({ method: "DELETE", path: `v1/approvals/${idOf(run)}/grant`, signal: options.signal, again: false }, wire.approval);
+  }
+
   // --- What the server has.
 
   async listProfiles(options: CallOptions = {}): Promise<T.Profile[]> {

@@ -127,8 +127,11 @@ export class Connector {
   }
 }
 
-/** Codes that say that the same would happen again: protocol error, unsupported or inconsistent data, policy, too big. */
-const final: ReadonlySet<number> = new Set([1002, 1003, 1007, 1008, 1009]);
+/**
+ * Codes that say that the same would happen again: protocol error, unsupported or inconsistent data, too big. Policy (1008) is none: the
+ * server sends it when a token is no good any more, and to the request for the next ticket it says why; there may be a new one too.
+ */
+const final: ReadonlySet<number> = new Set([1002, 1003, 1007, 1009]);
 
 function mendable(err: unknown): boolean {
   if (err instanceof SilkProblem) return err.status >= 500 || err.status === 408 || err.status === 425 || err.status === 429;

@@ -38,6 +38,7 @@ export interface QueuedFrame {
 export interface StartedFrame {
   readonly type: "started";
   readonly run: string;
+  readonly driver?: string;
   readonly at_ms?: number;
 }
 
@@ -156,7 +157,7 @@ const cursor = object<Cursor>({ stdout: count, stderr: count });
 const decoders = {
   hello: frame<HelloFrame>("hello", { run: string, state: optional(runState), profile: optional(string), driver: optional(string), tail_from: cursor }),
   queued: frame<QueuedFrame>("queued", { run: string, position: optional(integer), eta_ms: optional(integer) }),
-  started: frame<StartedFrame>("started", { run: string, at_ms: optional(integer) }),
+  started: frame<StartedFrame>("started", { run: string, driver: optional(string), at_ms: optional(integer) }),
   output,
   progress: frame<ProgressFrame>("progress", { run: string, step: optional(string), detail: optional(string) }),
   violation: frame<ViolationFrame>("violation", { run: string, rule: string, syscall: optional(string), detail: optional(string) }),

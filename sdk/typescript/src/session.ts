@@ -41,6 +41,11 @@ export class SessionWatch implements AsyncIterableIterator<Frame, undefined, und
   #ended: string[] = []; // the last runs that have ended: a list may still have them
   #newest = ""; // the last run that is known
   #socket: Socket | undefined;
+  #opening: Promise<Socket> | undefined;
+  readonly #abort = (): void => {
+    this.#stop.abort(reasonOf(this.#signal));
+    this.#socket?.close();
+  };
 
   /** @internal Made by SilkClient.watchSession. */
   constructor(
@@ -57,6 +62,13 @@ export class SessionWatch implements AsyncIterableIterator<Frame, undefined, und
     this.#frames = this.#read();
   }
 
+  /**
+   * Connects, which otherwise the first read does. Whatever run is asked for after that comes from its begin. It may be called again.
+   */
+  async open(): Promise<void> {
+    await this.#start();
+  }
+
   [Symbol.asyncIterator](): this {
     return this;
   }
@@ -67,6 +79,7 @@ export class SessionWatch implements AsyncIterableIterator<Frame, undefined, und
 
   /** Ends the watching, even while a call of next waits. */
   async return(): Promise<IteratorResult<Frame, undefined>> {
+    this.#signal?.removeEventListener("abort", this.#abort);
     this.#stop.abort(left);
     this.#socket?.close();
     return this.#frames.return(undefined);
@@ -94,18 +107,8 @@ export class SessionWatch implements AsyncIterableIterator<Frame, undefined, und
   }
 
   async *#read(): AsyncGenerator<Frame, undefined> {
-    const abort = (): void => {
-      this.#stop.abort(reasonOf(this.#signal));
-      this.#socket?.close();
-    };
-    if (this.#signal?.aborted === true) abort();
-    this.#signal?.addEventListener("abort", abort, { once: true });
     try {
-      for await (const run of this.#list(this.session, this.#stop.signal)) {
-        this.#newest = run.run;
-        break;
-      }
-      this.#merge.add(this.#connection(await this.#open()));
+      this.#merge.add(this.#connection(await this.#start()));
       for (;;) {
         const item = await this.#merge.next();
         this.#stop.signal.throwIfAborted();
@@ -120,12 +123,24 @@ export class SessionWatch implements AsyncIterableIterator<Frame, undefined, und
     } catch (err) {
       if (err !== left) throw err;
     } finally {
-      this.#signal?.removeEventListener("abort", abort);
+      this.#signal?.removeEventListener("abort", this.#abort);
       this.#stop.abort(left);
       this.#socket?.close();
       await this.#merge.close();
     }
     return undefined;
+  }
+
+  #start(): Promise<Socket> {
+    return (this.#opening ??= (async () => {
+      if (this.#signal?.aborted === true) this.#abort();
+      this.#signal?.addEventListener("abort", this.#abort, { once: true });
+      for await (const { run } of this.#list(this.session, this.#stop.signal)) {
+        this.#know(run); // it is not among those that come while a connection is broken
+        break;
+      }
+      return this.#open();
+    })());
   }
 
   async #open(): Promise<Socket> {

@@ -1,5 +1,5 @@
 import { array, boolean, count, integer, nullable, number, object, oneOf, optional, record, string, unknown, type Decoder, type Shape } from "./decode.js";
-import type { Approval, Artifact, AuditEvent, ChannelSummary, FieldError, Image, Limits, MadeToken, Outcome, Page, Problem, Profile, Run, Session, Ticket, Token, Usage } from "./types.js";
+import type { Approval, ApprovalFile, Artifact, AuditEvent, ChannelSummary, FieldError, Image, Limits, MadeToken, Outcome, Page, Problem, Profile, Run, Session, Ticket, Token, Usage } from "./types.js";
 
 // Decoders of what the server answers. Numbers of which the server may learn new kinds are not narrowed: a kind of outcome that
 // is not known is an error, never taken for ok.
@@ -60,6 +60,15 @@ export const run: Decoder<Run> = object<Run>({
 
 export const session = object<Session>({ session: string, name: string, created_at_ms: integer });
 
+const approvalFile = object<ApprovalFile>({
+  name: string,
+  bytes: count,
+  executable: optional(boolean),
+  sha256: optional(string),
+  text: optional(string),
+  omitted: optional(string),
+});
+
 export const approval = object<Approval>({
   run: string,
   state: oneOf("pending", "granted", "denied", "expired", "withdrawn"),
@@ -69,6 +78,7 @@ export const approval = object<Approval>({
   token: string,
   plan: optional(unknown),
   code: optional(string),
+  files: optional(array(approvalFile)),
   omitted: optional(string),
   diff: optional(string),
   requested_at_ms: integer,

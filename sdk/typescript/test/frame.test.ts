@@ -10,7 +10,7 @@ test("frames of each type are decoded", () => {
   const frames: Record<string, unknown>[] = [
     { type: "hello", run: runID, state: "ended", profile: "p", driver: "d", tail_from: { stdout: 1, stderr: 2 } },
     { type: "queued", run: runID, position: 2, eta_ms: 3 },
-    { type: "started", run: runID, at_ms: 1 },
+    { type: "started", run: runID, driver: "d", at_ms: 1 },
     { type: "progress", run: runID, step: "boot", detail: "x" },
     { type: "violation", run: runID, rule: "r", syscall: "ptrace", detail: "d" },
     { type: "egress", run: runID, host: "h", port: 1, allowed: false },

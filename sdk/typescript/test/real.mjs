@@ -5,7 +5,7 @@
 // SILK_BIN is the executable (../../bin/silk), SILK_TEST_HOME the state directory whose images are used (../../.silk): they are
 // only read. SILK_TEST_NODE is the node that runs the tests.
 import { execFileSync, spawn } from "node:child_process";
-import { mkdtempSync, openSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { mkdtempSync, openSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
@@ -33,12 +33,13 @@ const log = join(home, "serve.log");
 const server = spawn(silk, ["--config", join(home, "c.yaml"), "serve"], { env, stdio: ["ignore", openSync(log, "w"), openSync(log, "a")] });
 const ended = new Promise((done) => server.once("exit", done));
 server.once("error", (err) => process.stderr.write(`start ${silk}: ${err.message}\n`));
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.once(signal, () => server.kill("SIGTERM")); // the tests end for want of it
 
 let status = 1;
 try {
   await ready();
   const token = (name, role) => execFileSync(silk, ["--config", join(home, "c.yaml"), "token", "new", name, "--role", role], { env, encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] }).trim();
-  const tests = spawn(node, ["--test", ...(process.argv.length > 2 ? process.argv.slice(2) : ["build/test/"])], {
+  const tests = spawn(node, ["--test", ...(process.argv.length > 2 ? process.argv.slice(2) : all())], {
     cwd: join(root, "sdk/typescript"),
     stdio: "inherit",
     env: { ...process.env, SILK_TEST_SERVER_URL: url, SILK_TEST_SERVER_TOKEN: token("sdk", "runner"), SILK_TEST_OWNER_TOKEN: token("boss", "owner"), SILK_TEST_ORIGIN_PORT: String(originPort) },
@@ -52,6 +53,12 @@ try {
   rmSync(home, { recursive: true, force: true });
 }
 process.exitCode = status;
+
+function all() {
+  return readdirSync(join(root, "sdk/typescript/build/test"))
+    .filter((name) => name.endsWith(".test.js"))
+    .map((name) => `build/test/${name}`);
+}
 
 async function ready() {
   for (let i = 0; i < 300; i++) {

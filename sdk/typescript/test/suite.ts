@@ -335,9 +335,8 @@ export const cases: Case[] = [
       const want = (i: number): string => Array.from({ length: 3000 }, (_, n) => `${i}: ${n}\n`).join("");
       const runs = new Map<string, { i: number; out: string; ended: number; at: number }>();
       const watch = client.watchSession(session);
-      const first = watch.next(); // it connects
+      await watch.open();
       const make = (async () => {
-        await sleep(300);
         for (let i = 0; i < 3; i++) runs.set((await client.createRun({ language: "sh", code: code(i), session })).run, { i, out: "", ended: 0, at: 0 });
       })();
       const early: Frame[] = [];
@@ -355,7 +354,7 @@ export const cases: Case[] = [
         }
         if (f.type === "exit") ended += ++r.ended;
       };
-      for (let next = await first; next.done !== true; next = await watch.next()) {
+      for (let next = await watch.next(); next.done !== true; next = await watch.next()) {
         if (runs.size === 3) for (const f of early.splice(0)) take(f);
         take(next.value);
         if (ended === 3) break;
@@ -383,7 +382,8 @@ export const cases: Case[] = [
         check(asked.includes(run), "it is listed");
         const approval = await owner.getApproval(run);
         check((approval.code ?? "").startsWith("echo "), "the owner sees the code");
-        equal((await owner.decideApproval(run, { grant: true, hash: approval.hash })).state, "granted", "decision");
+        equal((await owner.decideApproval(run, { grant: true, hash: approval.hash, for_hours: 1 })).state, "granted", "decision");
+        check(((await owner.revokeGrant(run)).valid_until_ms ?? 0) <= Date.now() + 60_000, "a grant for later runs is revoked");
       });
       equal(out.frames.filter((f) => f.type === "approval").map((f) => f.state), ["pending", "granted"], "approvals");
       equal(watch.exit?.outcome.outcome, "ok", "outcome");
