@@ -43,6 +43,12 @@ func (h *handler) front(next http.Handler) http.Handler {
 			h.refuse(w, problem(http.StatusTooManyRequests, "rate", "too many requests", "").after(after))
 			return
 		}
+		leave, ok := h.bodies.enter(r.Context(), r)
+		if !ok {
+			h.refuse(w, problem(http.StatusServiceUnavailable, "busy", "too many long requests at once", "").after(bodyWait))
+			return
+		}
+		defer leave()
 		next.ServeHTTP(w, r.WithContext(auth.NewContext(r.Context(), id)))
 	})
 }

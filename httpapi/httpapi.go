@@ -59,6 +59,7 @@ type handler struct {
 	api      huma.API
 	requests *auth.Limiter // of one identity
 	failures *auth.Limiter // of one address, with credentials that were no good
+	bodies   bodies
 }
 
 // New makes the handler.
@@ -73,6 +74,7 @@ func New(cfg Config) (http.Handler, error) {
 		cfg:      cfg,
 		requests: auth.NewLimiter(auth.LimiterConfig{Every: 10 * time.Millisecond, Burst: 500}),
 		failures: auth.NewLimiter(auth.LimiterConfig{Every: 10 * time.Second, Burst: 10}),
+		bodies:   newBodies(),
 	}
 	mux := http.NewServeMux()
 	h.register(mux)

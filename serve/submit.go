@@ -3,7 +3,9 @@ package serve
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,13 +35,9 @@ func (s *Server) Submit(ctx context.Context, id auth.Identity, in api.RunRequest
 	if s.stopping.Load() {
 		return api.Run{}, false, queue.ErrClosed
 	}
-	hash, err := hashOf(in)
+	text, hash, err := encode(in)
 	if err != nil {
 		return api.Run{}, false, err
-	}
-	text, err := json.Marshal(in)
-	if err != nil {
-		return api.Run{}, false, fmt.Errorf("encode request: %w", err)
 	}
 	req, err := requestOf(in, policy.ClientAPI)
 	if err != nil {
@@ -179,10 +177,21 @@ func invalid(err error) error {
 	return e
 }
 
-// hashOf names a request: SHA-256 of its canonical JSON. The session is not a part of it.
-func hashOf(in api.RunRequest) (string, error) {
-	in.Session = ""
-	return record.Hash(in)
+// encode returns a request as it is kept, and its hash: SHA-256 of its JSON without the session, with the fields in the order of
+// api.RunRequest. Requests that ask for the same have the same hash, however a client wrote them.
+func encode(in api.RunRequest) (text []byte, hash string, err error) {
+	if text, err = json.Marshal(in); err != nil {
+		return nil, "", fmt.Errorf("encode request: %w", err)
+	}
+	same := text
+	if in.Session != "" {
+		in.Session = ""
+		if same, err = json.Marshal(in); err != nil {
+			return nil, "", fmt.Errorf("encode request: %w", err)
+		}
+	}
+	sum := sha256.Sum256(same)
+	return text, hex.EncodeToString(sum[:]), nil
 }
 
 func newID() string { return ulid.MustNew(ulid.Now(), rand.Reader).String() }
