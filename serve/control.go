@@ -124,7 +124,7 @@ func (s *Server) settle(ctx context.Context, a approval.Approval) error {
 			return err
 		}
 		if l, ok := s.lookup(a.Run); ok {
-			s.publishPosition(l, a.Run)
+			s.tellPosition(l, a.Run)
 		}
 		return nil
 	}

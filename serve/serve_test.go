@@ -325,6 +325,30 @@ func TestCancel(t *testing.T) {
 	}
 }
 
+// TestPositions: who waits hears how the queue moves.
+func TestPositions(t *testing.T) {
+	s := servetest.New(t, servetest.Config{Queue: queue.Config{Running: 1, TokenRunning: 1}, Idle: true})
+	var runs []api.Run
+	for range 3 {
+		runs = append(runs, submit(t, s, servetest.Runner, program("print:x")))
+	}
+	s.Work()
+	var positions []int
+	for _, f := range watch(t, s, servetest.Runner, runs[2].ID) {
+		if f.Type == api.FrameQueued {
+			positions = append(positions, f.Position)
+		}
+	}
+	if len(positions) == 0 || positions[0] > 3 {
+		t.Errorf("positions %v", positions)
+	}
+	for i := range positions[1:] {
+		if positions[i+1] >= positions[i] {
+			t.Errorf("positions %v do not fall", positions)
+		}
+	}
+}
+
 func TestInput(t *testing.T) {
 	s := servetest.New(t, servetest.Config{})
 	in := program("cat")

@@ -141,14 +141,32 @@ func (s *Server) announce(e queue.Entry, plan policy.Plan, denial *policy.Denial
 		l.stream.Publish(api.Frame{Type: api.FrameApproval, State: string(approval.Pending), Detail: detail})
 		return nil
 	}
-	s.publishPosition(l, e.Run)
+	s.tellPosition(l, e.Run)
 	return nil
 }
 
-func (s *Server) publishPosition(l *liveRun, id string) {
-	if position, eta, ok := s.cfg.Queue.Position(id); ok {
-		l.stream.Publish(api.Frame{Type: api.FrameQueued, Position: position, EtaMs: max(0, eta.Milliseconds())})
+// tellPosition tells the viewers of a run that waits for its turn where it stands, now and whenever that changes.
+func (s *Server) tellPosition(l *liveRun, id string) {
+	changes, stop := s.cfg.Queue.Watch(id)
+	last := 0
+	tell := func() (waits bool) {
+		position, eta, waits := s.cfg.Queue.Position(id)
+		if waits && position != last {
+			last = position
+			l.stream.Publish(api.Frame{Type: api.FrameQueued, Position: position, EtaMs: max(0, eta.Milliseconds())})
+		}
+		return waits
 	}
+	if !tell() { // its turn came at once
+		stop()
+		return
+	}
+	go func() { // ends with the waiting, or with the queue
+		defer stop()
+		for range changes {
+			tell()
+		}
+	}()
 }
 
 // deny ends a request that policy refuses, with a record.
