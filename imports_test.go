@@ -28,8 +28,8 @@ var mayImport = map[string]string{
 	"driver/gvisor/sentry": "driver driver/rules driver/gvisor/wire watch", // watch: the records that the guard writes
 	"run":                  "alert audit driver driver/rules image policy profile record store watch workspace",
 	"serve":                "api approval auth broker policy profile queue record run store", // the way of a run of somebody else, from request to exit frame
-	"httpapi":              "api approval audit auth broker queue serve store",                // a door: it translates, and turns the errors of these into answers
-	"serve/servetest":      "*", // wiring, as in cmd/silk, for tests
+	"httpapi":              "api approval audit auth broker queue serve store",               // a door: it translates, and turns the errors of these into answers
+	"serve/servetest":      "*",                                                              // wiring, as in cmd/silk, for tests
 	"watch/bpf":            "watch",
 	"selftest":             "driver/rules policy profile", // rules: what must come of an attack follows from the rule's action
 	"queue":                "store",                       // the rows of what was accepted
@@ -37,7 +37,7 @@ var mayImport = map[string]string{
 	"cmd/silk":             "*",                           // the one place that names concrete drivers
 	"cmd/silk/*":           "*",
 	"cmd/silk-sentry":      "driver/gvisor/sentry",
-	"bench":                "driver driver/gvisor image", // measures the driver below the engine, and unpacks images for others
+	"bench":                "api driver driver/gvisor image", // speaks to the service as clients do, measures the driver below the engine, and unpacks images for others
 	"tests/*":              "*",
 }
 

@@ -30,6 +30,7 @@ type config struct {
 	silk   string // binaries
 	sentry string // silk's sandbox kernel, for warm starts
 	runsc  string
+	server string // of silk serve
 	home   string // state directory of silk, with the lab images
 	n      int    // rounds of cold starts
 	pairs  int    // pairs for what policy costs
@@ -43,11 +44,12 @@ func main() {
 	flag.StringVar(&cfg.silk, "silk", "bin/silk", "silk's `BINARY`")
 	flag.StringVar(&cfg.sentry, "sentry", "bin/silk-sentry", "silk's sandbox kernel's `BINARY`")
 	flag.StringVar(&cfg.runsc, "runsc", "bin/runsc", "stock runsc's `BINARY`")
+	flag.StringVar(&cfg.server, "server", "bin/silk-server", "silk serve's `BINARY`")
 	flag.StringVar(&cfg.home, "home", os.Getenv("SILK_HOME"), "state `DIR` with the lab images")
 	flag.IntVar(&cfg.n, "n", 15, "rounds of cold starts")
 	flag.IntVar(&cfg.pairs, "pairs", 30, "pairs of runs for what policy and watching cost")
 	flag.IntVar(&cfg.crowd, "crowd", 50, "sandboxes at once")
-	flag.StringVar(&cfg.parts, "only", "", "only these `PARTS`: starts,warm,flow,memory,inside,overhead")
+	flag.StringVar(&cfg.parts, "only", "", "only these `PARTS`: starts,warm,service,flow,memory,inside,overhead")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := bench(ctx, cfg)
@@ -61,7 +63,7 @@ func main() {
 func (c config) images() string { return filepath.Join(c.home, "images") }
 
 func bench(ctx context.Context, cfg config) (err error) {
-	for _, path := range []*string{&cfg.silk, &cfg.sentry, &cfg.runsc, &cfg.home} {
+	for _, path := range []*string{&cfg.silk, &cfg.sentry, &cfg.runsc, &cfg.server, &cfg.home} {
 		if *path, err = filepath.Abs(*path); err != nil {
 			return err
 		}
@@ -80,7 +82,7 @@ func bench(ctx context.Context, cfg config) (err error) {
 	if err := os.Chmod(scratch, 0o755); err != nil {
 		return fmt.Errorf("open scratch directory for others: %w", err)
 	}
-	for _, path := range []*string{&cfg.silk, &cfg.runsc} {
+	for _, path := range []*string{&cfg.silk, &cfg.runsc, &cfg.server} {
 		if *path, err = install(*path, scratch); err != nil {
 			return err
 		}
@@ -100,7 +102,7 @@ func bench(ctx context.Context, cfg config) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := r.measure(ctx, m, cfg, present, roots); err != nil {
+	if err := r.measure(ctx, m, cfg, scratch, present, roots); err != nil {
 		return err
 	}
 	var page strings.Builder
@@ -136,7 +138,7 @@ func install(binary, dir string) (string, error) {
 	return path, to.Close()
 }
 
-func (r *report) measure(ctx context.Context, m *meter, cfg config, present []contender, roots map[string]rootfs) (err error) {
+func (r *report) measure(ctx context.Context, m *meter, cfg config, scratch string, present []contender, roots map[string]rootfs) (err error) {
 	wanted := func(part string) bool {
 		return cfg.parts == "" || slices.Contains(strings.Split(cfg.parts, ","), part)
 	}
@@ -152,6 +154,11 @@ func (r *report) measure(ctx context.Context, m *meter, cfg config, present []co
 	}
 	if wanted("warm") {
 		if r.warm, err = warmStarts(ctx, m, cfg, present, roots); err != nil {
+			return err
+		}
+	}
+	if wanted("service") && lookup(cfg.server) == nil {
+		if err := r.measureService(ctx, cfg, scratch, present, roots); err != nil {
 			return err
 		}
 	}

@@ -17,6 +17,8 @@ type report struct {
 	all      []contender // those that are missing included
 	starts   []comparison
 	warm     []comparison
+	service  []comparison
+	latency  []latencies
 	flows    []flowed
 	single   []crowded
 	crowds   []crowded
@@ -52,6 +54,7 @@ func (r report) write(w io.Writer) error {
 			writeStarts(&b, c)
 		}
 	}
+	r.writeService(&b)
 	r.writeTargets(&b)
 	if r.trace != "" {
 		fmt.Fprintf(&b, "## Where a cold start's time goes\n\n`silk run --trace-start -p lab:text -- true`, one run:\n\n```\n%s\n```\n\n", strings.TrimRight(r.trace, "\n"))

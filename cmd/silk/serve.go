@@ -24,6 +24,7 @@ import (
 	"github.com/silk-sandbox/silk/auth"
 	"github.com/silk-sandbox/silk/broker"
 	"github.com/silk-sandbox/silk/httpapi"
+	"github.com/silk-sandbox/silk/internal/lockfile"
 	"github.com/silk-sandbox/silk/internal/logkey"
 	"github.com/silk-sandbox/silk/internal/peer"
 	"github.com/silk-sandbox/silk/profile"
@@ -60,6 +61,14 @@ func (a *app) serve() (err error) {
 	if err := h.knownDriver(""); err != nil {
 		return err
 	}
+	lock, err := lockfile.Take(filepath.Join(h.home, "serve.lock"))
+	if errors.Is(err, lockfile.ErrHeld) {
+		return &hostError{fmt.Errorf("another silk serve has the state directory %s: end it, or choose another one with --home", h.home)}
+	}
+	if err != nil {
+		return &hostError{err}
+	}
+	defer func() { err = errors.Join(err, lock.Leave()) }()
 	ctx := a.ctx
 	db, err := store.Open(ctx, filepath.Join(h.home, store.FileName))
 	if err != nil {

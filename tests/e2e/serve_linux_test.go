@@ -219,6 +219,10 @@ func TestServe(t *testing.T) {
 	if out := s.outcome(s.shell("cat /etc/shadow").ID); out.Kind != "violated" || out.Rule != "file.accounts" {
 		t.Errorf("a violation: %+v", out)
 	}
+	second := s.command(t.Context(), "serve")
+	if out, err := second.CombinedOutput(); err == nil || !bytes.Contains(out, []byte("another silk serve has the state directory")) {
+		t.Errorf("a second server: %v: %s", err, out)
+	}
 	if err := s.stop(syscall.SIGTERM); err != nil {
 		t.Errorf("silk serve: %v: %s", err, s.log)
 	}

@@ -1,0 +1,346 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/silk-sandbox/silk/api"
+	"github.com/silk-sandbox/silk/internal/atomicfile"
+)
+
+// service is `silk serve`, spoken to over its unix socket by WebSocket, as clients do.
+type service struct {
+	process *exec.Cmd
+	client  *http.Client
+	stderr  bytes.Buffer
+}
+
+// serviceStart bounds how long the service may take until it answers.
+const serviceStart = 30 * time.Second
+
+// startService starts the service in a state directory of its own, with the images of cfg.
+func startService(ctx context.Context, cfg config, scratch string) (_ *service, err error) {
+	home := filepath.Join(scratch, "service")
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		return nil, err
+	}
+	file := filepath.Join(home, "config.yaml")
+	if err := atomicfile.Write(file, fmt.Appendf(nil, "system_store: %q\nserve: {listen: \"\", running: 32}\n", cfg.images()), 0o600); err != nil {
+		return nil, err
+	}
+	s := &service{process: cmd(ctx, cfg.server, "serve")}
+	s.process.Env = append(os.Environ(), "SILK_HOME="+home, "SILK_CONFIG="+file)
+	s.process.Stderr = &s.stderr
+	socket := filepath.Join(home, "silk.sock")
+	s.client = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}}}
+	if err := s.process.Start(); err != nil {
+		return nil, fmt.Errorf("start the service: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.stop())
+		}
+	}()
+	for end := time.Now().Add(serviceStart); ; {
+		resp, err := s.client.Get("http://localhost/readyz") //nolint:noctx // a file that is not there answers at once
+		if err == nil {
+			return s, resp.Body.Close()
+		}
+		if time.Now().After(end) {
+			return nil, fmt.Errorf("the service does not answer: %w: %s", err, lastLines(s.stderr.String()))
+		}
+		if err := settle(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (s *service) stop() error {
+	s.client.CloseIdleConnections()
+	if err := s.process.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	return s.process.Wait()
+}
+
+// run asks for a run and calls each for its frames until the exit frame.
+func (s *service) run(ctx context.Context, tag string, args []string, each func(api.Frame)) error {
+	body, err := json.Marshal(api.RunRequest{Profile: tag, Args: args})
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost/v1/runs", bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := s.client.Do(req)
+	if err != nil {
+		return fmt.Errorf("ask the service for a run: %w", err)
+	}
+	var r api.Run
+	err = json.NewDecoder(resp.Body).Decode(&r)
+	if err = errors.Join(err, resp.Body.Close()); err != nil || resp.StatusCode != http.StatusCreated {
+		return fmt.Errorf("ask the service for a run: %d, %w", resp.StatusCode, err)
+	}
+	c, _, err := websocket.Dial(ctx, "http://localhost/v1/runs/"+r.ID+"/stream?stdout=0", &websocket.DialOptions{HTTPClient: s.client, Subprotocols: []string{api.Subprotocol}}) //nolint:bodyclose // the library's
+	if err != nil {
+		return fmt.Errorf("watch run %s: %w", r.ID, err)
+	}
+	defer c.CloseNow()
+	c.SetReadLimit(1 << 20)
+	for {
+		_, text, err := c.Read(ctx)
+		if err != nil {
+			return fmt.Errorf("watch run %s: %w", r.ID, err)
+		}
+		var f api.Frame
+		if err := json.Unmarshal(text, &f); err != nil {
+			return err
+		}
+		each(f)
+		if f.Type == api.FrameExit {
+			if f.Outcome.Kind != "ok" {
+				return fmt.Errorf("run %s ended with %s: %s", r.ID, f.Outcome.Kind, f.Outcome.Message)
+			}
+			return nil
+		}
+	}
+}
+
+// latencies are how long lines took from a program's write to a client, sorted.
+type latencies struct {
+	what    string
+	streams int
+	took    []time.Duration
+}
+
+func (l latencies) at(share float64) time.Duration {
+	return l.took[min(len(l.took)-1, int(share*float64(len(l.took))))]
+}
+
+// What a stream of the comparison prints: a line with the time every 5 ms.
+const (
+	latencyLines = 200
+	latencyEvery = 5 * time.Millisecond
+)
+
+var latencyProgram = fmt.Sprintf("import time\nfor i in range(%d):\n  print(time.time_ns(), flush=True)\n  time.sleep(%g)", latencyLines, latencyEvery.Seconds())
+
+// measureService compares request to exit with runc, and a line's way to a client with a bare pipe and a WebSocket.
+func (r *report) measureService(ctx context.Context, cfg config, scratch string, present []contender, roots map[string]rootfs) (err error) {
+	s, err := startService(ctx, cfg, scratch)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.stop()) }()
+	var starters []starter
+	for _, c := range present {
+		if c.name == "runc" {
+			starters = append(starters, c.timed(roots))
+		}
+	}
+	starters = append(starters, starter{serviceName, func(ctx context.Context, p program) (sample, error) {
+		if err := settle(ctx); err != nil { // the kernel that waits for runs is made anew after each
+			return sample{}, err
+		}
+		var out strings.Builder
+		start := time.Now()
+		err := s.run(ctx, p.tag, p.args, func(f api.Frame) { out.WriteString(f.Data) })
+		return sample{wall: time.Since(start), out: out.String()}, err
+	}})
+	for _, p := range startPrograms {
+		c, err := compare(ctx, cfg.n, p, starters)
+		if err != nil {
+			return err
+		}
+		r.service = append(r.service, c)
+	}
+	for _, streams := range []int{1, 20} {
+		bare, err := many(streams, func() ([]time.Duration, error) { return bareStream(ctx) })
+		if err != nil {
+			return err
+		}
+		silk, err := many(streams, func() ([]time.Duration, error) { return s.stream(ctx) })
+		if err != nil {
+			return err
+		}
+		r.latency = append(r.latency, latencies{"a pipe and a WebSocket", streams, bare}, latencies{serviceName, streams, silk})
+		progress("latency of %d streams", streams)
+	}
+	return nil
+}
+
+// timed is a starter without a meter, which would wait for the service as for an orphan: wall time only.
+func (c contender) timed(roots map[string]rootfs) starter {
+	return starter{c.name, func(ctx context.Context, p program) (sample, error) {
+		process, _, err := c.command(ctx, roots[p.tag], p.args)
+		if err != nil {
+			return sample{}, err
+		}
+		start := time.Now()
+		out, err := process.Output()
+		if err != nil {
+			return sample{}, fmt.Errorf("%s: run %s: %w", c.name, p.title, err)
+		}
+		return sample{wall: time.Since(start), out: string(out)}, nil
+	}}
+}
+
+const serviceName = "silk serve"
+
+// many runs n streams at once and joins what they measured.
+func many(n int, one func() ([]time.Duration, error)) ([]time.Duration, error) {
+	var mu sync.Mutex
+	var all []time.Duration
+	var faults []error
+	var streams sync.WaitGroup
+	for range n {
+		streams.Go(func() {
+			took, err := one()
+			mu.Lock()
+			defer mu.Unlock()
+			all, faults = append(all, took...), append(faults, err)
+		})
+	}
+	streams.Wait()
+	slices.Sort(all)
+	return all, errors.Join(faults...)
+}
+
+// since is how long ago the time is that a line has, in ns.
+func since(line string) (time.Duration, error) {
+	ns, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
+	return time.Since(time.Unix(0, ns)), err
+}
+
+// stream measures one run of the service.
+func (s *service) stream(ctx context.Context) (took []time.Duration, err error) {
+	text := ""
+	err = s.run(ctx, "lab:python", []string{"python3", "-c", latencyProgram}, func(f api.Frame) {
+		text += f.Data
+		for {
+			line, rest, ok := strings.Cut(text, "\n")
+			if !ok {
+				return
+			}
+			text = rest
+			if d, err := since(line); err == nil {
+				took = append(took, d)
+			}
+		}
+	})
+	if err == nil && len(took) != latencyLines {
+		err = fmt.Errorf("the service sent %d lines, want %d", len(took), latencyLines)
+	}
+	return took, err
+}
+
+// bareStream measures the least that there is: a goroutine writes lines to a pipe, another sends what it reads over a WebSocket of
+// this process, a third receives them.
+func bareStream(ctx context.Context) (took []time.Duration, err error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it does not wait
+	if err != nil {
+		return nil, err
+	}
+	server := &http.Server{ReadHeaderTimeout: serviceStart, Handler: http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
+		c, err := websocket.Accept(rw, req, nil)
+		if err != nil {
+			return
+		}
+		defer c.CloseNow()
+		buf := make([]byte, 64<<10)
+		for {
+			n, err := r.Read(buf)
+			if err != nil || c.Write(req.Context(), websocket.MessageText, buf[:n]) != nil {
+				break
+			}
+		}
+		_ = c.Close(websocket.StatusNormalClosure, "")
+	})}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	defer func() {
+		err = errors.Join(err, server.Close(), r.Close())
+		<-served
+	}()
+	c, _, err := websocket.Dial(ctx, "http://"+l.Addr().String(), nil) //nolint:bodyclose // the library's
+	if err != nil {
+		return nil, err
+	}
+	defer c.CloseNow()
+	go func() {
+		defer w.Close()
+		tick := time.NewTicker(latencyEvery)
+		defer tick.Stop()
+		for range latencyLines {
+			<-tick.C
+			if _, err := fmt.Fprintln(w, time.Now().UnixNano()); err != nil {
+				return
+			}
+		}
+	}()
+	for {
+		_, text, err := c.Read(ctx)
+		if websocket.CloseStatus(err) == websocket.StatusNormalClosure {
+			return took, nil
+		}
+		if err != nil {
+			return took, err
+		}
+		lines := bufio.NewScanner(bytes.NewReader(text))
+		for lines.Scan() {
+			d, err := since(lines.Text())
+			if err != nil {
+				return took, err
+			}
+			took = append(took, d)
+		}
+	}
+}
+
+func (r report) writeService(b *strings.Builder) {
+	if len(r.service) == 0 {
+		return
+	}
+	b.WriteString("## Service\n\n`silk serve`: from the request to the exit frame, over its socket and a WebSocket, accepted requests on the disk; with a sandbox\n" +
+		"kernel that waits for runs. runc ran in the same rounds.\n\n")
+	for _, c := range r.service {
+		writeStarts(b, c)
+	}
+	fmt.Fprintf(b, "From a program's write to a client, %d lines of each stream, one every %v; beside the least that there is, a pipe and a WebSocket in one process.\n\n"+
+		"| | streams | p50, ms | p99, ms | p50 x bare |\n|---|---:|---:|---:|---:|\n", latencyLines, latencyEvery)
+	var bare time.Duration
+	for _, l := range r.latency {
+		if l.what != serviceName {
+			bare = l.at(0.5)
+		}
+		fmt.Fprintf(b, "| %s | %d | %.2f | %.2f | %.1f |\n", l.what, l.streams, ms(l.at(0.5)), ms(l.at(0.99)), float64(l.at(0.5))/float64(bare))
+	}
+	b.WriteString("\n")
+}
