@@ -173,6 +173,7 @@ func TestFollowerRefuses(t *testing.T) {
 		{"a gap that ends before it begins", []api.Frame{hello(0, 0), gapFrame("stdout", 5, 4)}},
 		{"a gap of no channel", []api.Frame{hello(0, 0), gapFrame("", 0, 4)}},
 		{"an exit without an outcome", []api.Frame{hello(0, 0), noOutcome}},
+		{"an exit whose outcome has no kind", []api.Frame{hello(0, 0), {Type: api.FrameExit, Run: testRun, Outcome: &api.Outcome{}}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := follow(t, &follower{run: testRun}, test.in)

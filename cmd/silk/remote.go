@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -165,4 +166,13 @@ func oneLine(text string) string {
 		b.WriteRune(r)
 	}
 	return b.String()
+}
+
+// withHint says what can be done about a certificate that nobody has signed.
+func withHint(err error) error {
+	var unknown x509.UnknownAuthorityError
+	if errors.As(err, &unknown) {
+		return fmt.Errorf("%w; if the server made its certificate itself, name the fingerprint that it prints with --fingerprint", err)
+	}
+	return err
 }

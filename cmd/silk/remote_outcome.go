@@ -25,7 +25,7 @@ import (
 
 // refused is the outcome of a run that did not come to its end here, as far as it is known.
 func (r *remoteRun) refused(err error) run.Outcome {
-	o := failure(err)
+	o := failure(withHint(err))
 	o.Run = r.id
 	nothing := run.Channel{SHA256: hex.EncodeToString(sha256.New().Sum(nil))}
 	if r.json && !r.jsonl {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -143,29 +144,21 @@ func after(ctx context.Context, d time.Duration) (_ context.Context, stop func()
 // follow shows the run until it has ended, ends it when the user wants that, and passes stdin on.
 func (r *remoteRun) follow(from client.Cursor) (api.Outcome, error) {
 	ctx, give := context.WithCancelCause(context.WithoutCancel(r.streams.ctx))
-	defer give(nil)
-	quit := context.AfterFunc(r.streams.ctx, func() {
-		if r.attached {
-			give(errDetached)
-			return
-		}
-		if err := r.cancel(ctx); err != nil && ctx.Err() == nil {
-			give(fmt.Errorf("the run could not be ended: %w; end it with silk runs kill %s", err, r.id))
+	var helpers sync.WaitGroup
+	defer helpers.Wait()
+	defer give(nil) // which ends them
+	helpers.Go(func() {
+		select {
+		case <-r.streams.ctx.Done():
+			r.leave(ctx, give)
+		case <-ctx.Done():
 		}
 	})
-	defer quit()
 	if r.io.Stdin != nil {
-		in, stop := newFeeder(r.client, r.id, r.io.Stdin)
-		defer stop()
-		go func() {
-			if err := in.feed(ctx); err != nil && ctx.Err() == nil {
-				_ = r.cancel(ctx) // a program must not take a part of its input for all of it
-				give(fmt.Errorf("pass stdin on: %w", err))
-			}
-		}()
+		defer r.feed(ctx, give)()
 	}
 	if r.io.Resize != nil {
-		go r.resize(ctx)
+		helpers.Go(func() { r.resize(ctx) })
 	}
 	for f, err := range r.client.Watch(r.id, from).Frames(ctx) {
 		if err != nil {
@@ -179,6 +172,37 @@ func (r *remoteRun) follow(from client.Cursor) (api.Outcome, error) {
 		}
 	}
 	return api.Outcome{}, client.ErrUnknown
+}
+
+// leave does what Ctrl-C means, and the end of whoever reads the output: the run is ended, but for one that is only watched.
+func (r *remoteRun) leave(ctx context.Context, give context.CancelCauseFunc) {
+	if r.attached {
+		give(errDetached)
+		return
+	}
+	if err := r.cancel(ctx); err != nil && ctx.Err() == nil {
+		give(fmt.Errorf("the run could not be ended: %w; end it with silk runs kill %s", err, r.id))
+	}
+}
+
+// feed passes stdin on. stop ends that, and waits for its end where a read that waits can be ended.
+func (r *remoteRun) feed(ctx context.Context, give context.CancelCauseFunc) (stop func()) {
+	in, interrupt := newFeeder(r.client, r.id, r.io.Stdin)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := in.feed(ctx); err != nil && ctx.Err() == nil {
+			_ = r.cancel(ctx) // a program must not take a part of its input for all of it
+			give(fmt.Errorf("pass stdin on: %w", err))
+		}
+	}()
+	return func() {
+		give(nil)
+		if interrupt != nil {
+			interrupt()
+			<-ended
+		}
+	}
 }
 
 // cancel ends the run on the server. One that has ended is as well.

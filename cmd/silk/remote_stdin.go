@@ -30,7 +30,7 @@ const (
 	maxInputWait = time.Second
 )
 
-// newFeeder makes a feeder. stop ends a read that waits, where the system can.
+// newFeeder makes a feeder. stop ends a read that waits; nil: the system cannot.
 func newFeeder(c *client.Client, run string, in io.Reader) (_ *feeder, stop func()) {
 	f := &feeder{client: c, run: run, in: in}
 	if file, ok := in.(*os.File); ok {
@@ -39,7 +39,7 @@ func newFeeder(c *client.Client, run string, in io.Reader) (_ *feeder, stop func
 			return f, stop
 		}
 	}
-	return f, func() {}
+	return f, nil
 }
 
 // feed sends everything, and the end. It returns nil when the run has ended before.

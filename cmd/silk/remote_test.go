@@ -448,14 +448,12 @@ func TestFeeder(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := bytes.Repeat([]byte("text\n\xff\x00"), 200_000)
-	feeder, stop := newFeeder(c, hostileRun, bytes.NewReader(want))
-	defer stop()
+	feeder, _ := newFeeder(c, hostileRun, bytes.NewReader(want))
 	if err := feeder.feed(t.Context()); err != nil || !bytes.Equal(got, want) || !ended {
 		t.Errorf("%v: %d bytes came, want %d; the end %v", err, len(got), len(want), ended)
 	}
 	state, ended = "ended", false
-	feeder, stop = newFeeder(c, hostileRun, bytes.NewReader(want))
-	defer stop()
+	feeder, _ = newFeeder(c, hostileRun, bytes.NewReader(want))
 	if err := feeder.feed(t.Context()); err != nil || ended {
 		t.Errorf("input of a run that has ended: %v", err)
 	}

@@ -64,7 +64,7 @@ func (a *app) onServer(id string, do func(c *client.Client, run string) error) e
 func serverError(err error) error {
 	var p *api.Problem
 	if !errors.As(err, &p) {
-		return err
+		return withHint(err)
 	}
 	switch {
 	case p.Status == http.StatusNotFound:
