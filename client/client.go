@@ -203,8 +203,40 @@ func encode(v any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
+// get asks again when there was no answer, or one that says to come later: asking twice changes nothing.
 func (c *Client) get(ctx context.Context, path string, query url.Values, out any) error {
-	return c.do(ctx, call{method: http.MethodGet, path: path, query: query}, out)
+	return c.again(ctx, call{method: http.MethodGet, path: path, query: query}, out)
+}
+
+// attempts is how often something is asked at most.
+const attempts = 5
+
+// again is do for requests that may be repeated.
+func (c *Client) again(ctx context.Context, q call, out any) error {
+	var b backoff
+	for {
+		err := c.do(ctx, q, out)
+		if err == nil || b.attempts == attempts-1 || !passing(err) || ctx.Err() != nil {
+			return err
+		}
+		if err := b.wait(ctx, err); err != nil {
+			return err
+		}
+	}
+}
+
+// passing says whether err may go away by itself: there was no answer, or one of a server that stops, is behind a proxy, or has
+// had too many requests in this second. A full queue is none of them.
+func passing(err error) bool {
+	var p *api.Problem
+	if !errors.As(err, &p) {
+		return true
+	}
+	switch p.Status {
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return p.Type == "urn:silk:rate"
 }
 
 func (c *Client) post(ctx context.Context, path string, in, out any) error {

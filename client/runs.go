@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -21,9 +20,6 @@ type TooLargeError struct{ Bytes, Limit int64 }
 func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("the request has %d bytes with all files, and a server takes %d", e.Bytes, e.Limit)
 }
-
-// submitAttempts is how often Submit asks at most.
-const submitAttempts = 5
 
 // Submit asks for a run. When it returns, the run is stored: it ends with a record whatever happens to the server. key makes the
 // call repeatable: the same key and request give the same run; "" is a new one. Because of the key, Submit asks again when the
@@ -43,30 +39,9 @@ func (c *Client) Submit(ctx context.Context, req api.RunRequest, key string) (ap
 		key = rand.Text()
 	}
 	q := call{method: http.MethodPost, path: "/v1/runs", body: body, header: http.Header{"Idempotency-Key": {key}}}
-	var b backoff
-	for {
-		var run api.Run
-		err := c.do(ctx, q, &run)
-		if err == nil || b.attempts == submitAttempts-1 || !passing(err) || ctx.Err() != nil {
-			return run, err
-		}
-		if err := b.wait(ctx, err); err != nil {
-			return api.Run{}, err
-		}
-	}
-}
-
-// passing says whether err may go away by itself: there was no answer, or one of a server that stops or is behind a proxy.
-func passing(err error) bool {
-	var p *api.Problem
-	if !errors.As(err, &p) {
-		return true
-	}
-	switch p.Status {
-	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return true
-	}
-	return false
+	var run api.Run
+	err = c.again(ctx, q, &run)
+	return run, err
 }
 
 // Run looks at a run.
