@@ -97,9 +97,9 @@ type Token struct {
 type NewToken struct {
 	Name       string `json:"name" minLength:"1" maxLength:"100"`
 	Role       string `json:"role" enum:"owner,runner,viewer"`
-	MaxRunning int    `json:"max_running,omitempty" minimum:"0"`
-	MaxQueued  int    `json:"max_queued,omitempty" minimum:"0"`
-	ExpiresMs  int64  `json:"expires_ms,omitempty" minimum:"0" doc:"From now; absent: never"`
+	MaxRunning int    `json:"max_running,omitempty" minimum:"0" maximum:"1000000"`
+	MaxQueued  int    `json:"max_queued,omitempty" minimum:"0" maximum:"1000000"`
+	ExpiresMs  int64  `json:"expires_ms,omitempty" minimum:"0" maximum:"3155760000000" doc:"From now; absent: never"`
 }
 
 // MadeToken is a new token with its secret, which is shown this once.

@@ -1,7 +1,10 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"io"
 	"net/http"
 	"time"
 
@@ -16,9 +19,12 @@ const (
 	shortBody = 256 << 10
 	// bodyWait is how long a long body waits for room.
 	bodyWait = 10 * time.Second
+	// maxValues bounds the values of one body: each becomes some 100 bytes, twice, before anything else can be said about
+	// it. A request with as many files, arguments and variables as there may be has less.
+	maxValues = 200_000
 )
 
-// bodies bounds the memory of long request bodies.
+// bodies bounds what request bodies cost.
 type bodies struct{ room *semaphore.Weighted }
 
 func newBodies() bodies { return bodies{semaphore.NewWeighted(bodyRoom)} }
@@ -38,4 +44,85 @@ func (b bodies) enter(ctx context.Context, r *http.Request) (leave func(), ok bo
 		return nil, false
 	}
 	return func() { b.room.Release(size) }, true
+}
+
+// errManyValues says that a body has more values than any request needs.
+var errManyValues = errors.New("more than 200,000 values")
+
+// check reads a long body and counts its values, which costs a hundredth of reading them as JSON. A body that is too long is
+// left to the operation, which knows its own limit.
+func check(r *http.Request) error {
+	if r.ContentLength >= 0 && r.ContentLength <= shortBody || r.Body == nil {
+		return nil
+	}
+	text, err := io.ReadAll(io.LimitReader(r.Body, maxBodyBytes+1))
+	r.Body = &readAgain{bytes.NewReader(text), err, r.Body}
+	if values(text) > maxValues {
+		return errManyValues
+	}
+	return nil
+}
+
+// readAgain is a body that was read already, with what came of that at its end.
+type readAgain struct {
+	text *bytes.Reader
+	err  error
+	io.Closer
+}
+
+// Read implements io.Reader.
+func (b *readAgain) Read(p []byte) (int, error) {
+	n, err := b.text.Read(p)
+	if errors.Is(err, io.EOF) && b.err != nil {
+		err = b.err
+	}
+	return n, err
+}
+
+// values counts what separates values in JSON text: commas, colons and opening brackets outside of strings.
+func values(text []byte) (n int) {
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case ',', ':', '[', '{':
+			n++
+		case '"':
+			for i++; i < len(text) && text[i] != '"'; i++ {
+				if text[i] == '\\' {
+					i++
+				}
+			}
+		}
+	}
+	return n
+}
+
+// inTime bounds how long the body of r may take to arrive: short for those who have not said who they are, and for short ones.
+// Once it is here the connection has no deadline: answers last as long as runs.
+func inTime(w http.ResponseWriter, r *http.Request, limit time.Duration) {
+	if r.ContentLength == 0 || r.Body == nil {
+		return
+	}
+	c := http.NewResponseController(w)
+	if c.SetReadDeadline(time.Now().Add(limit)) != nil {
+		return // a writer of a test, which has no connection
+	}
+	if timed, ok := r.Body.(*timedBody); ok {
+		r.Body = timed.ReadCloser
+	}
+	r.Body = &timedBody{r.Body, func() { _ = c.SetReadDeadline(time.Time{}) }}
+}
+
+type timedBody struct {
+	io.ReadCloser
+
+	arrived func()
+}
+
+// Read implements io.Reader.
+func (b *timedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) {
+		b.arrived()
+	}
+	return n, err
 }

@@ -7,6 +7,16 @@ import (
 	"time"
 )
 
+func TestValues(t *testing.T) {
+	for text, want := range map[string]int{
+		``: 0, `"a,b:[{"`: 0, `["a","b\\",1]`: 3, `{"a":"x\",","b":[]}`: 5, `"never ends \\`: 0,
+	} {
+		if got := values([]byte(text)); got != want {
+			t.Errorf("%s has %d, want %d", text, got, want)
+		}
+	}
+}
+
 // TestBodies: two of the longest bodies at once, short ones beside them, the third waits and then is sent away.
 func TestBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

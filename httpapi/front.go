@@ -19,6 +19,7 @@ var open = map[string]bool{"/healthz": true, "/readyz": true, "/docs": true, "/o
 func (h *handler) front(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer h.recover(w, r)
+		inTime(w, r, headerTimeout)
 		header := w.Header()
 		header.Set("X-Content-Type-Options", "nosniff")
 		header.Set("Referrer-Policy", "no-referrer")
@@ -49,6 +50,11 @@ func (h *handler) front(next http.Handler) http.Handler {
 			return
 		}
 		defer leave()
+		inTime(w, r, bodyTimeout)
+		if err := check(r); err != nil {
+			h.refuse(w, problem(http.StatusRequestEntityTooLarge, "too-many", "the request has too many values", err.Error()))
+			return
+		}
 		next.ServeHTTP(w, r.WithContext(auth.NewContext(r.Context(), id)))
 	})
 }
@@ -82,15 +88,20 @@ func (h *handler) identify(r *http.Request) (auth.Identity, error) {
 	if isLocal(r) {
 		return auth.LocalOwner, nil
 	}
-	address := auth.AddressKey(r.RemoteAddr)
-	if ok, after := h.failures.Peek(address); !ok {
+	id, err := h.credentials(r)
+	if !errors.Is(err, auth.ErrUnauthorized) || !shown(r) {
+		return id, err
+	}
+	// Those who show good credentials are never slowed down by what others show from the same address.
+	if ok, after := h.failures.Allow(auth.AddressKey(r.RemoteAddr)); !ok {
 		return auth.Identity{}, problem(http.StatusTooManyRequests, "rate", "too many attempts with bad credentials", "").after(after)
 	}
-	id, err := h.credentials(r)
-	if errors.Is(err, auth.ErrUnauthorized) { // and not because the database does not answer
-		h.failures.Allow(address)
-	}
 	return id, err
+}
+
+// shown says whether r shows credentials at all.
+func shown(r *http.Request) bool {
+	return r.Header.Get("Authorization") != "" || r.URL.Query().Get("ticket") != ""
 }
 
 func (h *handler) credentials(r *http.Request) (auth.Identity, error) {

@@ -127,9 +127,7 @@ func (h *handler) register(mux *http.ServeMux) {
 func operation[In, Out any](h *handler, op huma.Operation, do func(context.Context, auth.Identity, *In) (*Out, error)) {
 	op.Security = []map[string][]string{{"token": {}}}
 	op.Errors = append(op.Errors, http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusTooManyRequests, http.StatusInternalServerError)
-	if op.BodyReadTimeout == 0 {
-		op.BodyReadTimeout = headerTimeout
-	}
+	op.BodyReadTimeout = -1 // front sees to it
 	huma.Register(h.api, op, func(ctx context.Context, in *In) (*Out, error) {
 		id, _ := auth.FromContext(ctx) // nobody may do nothing
 		out, err := do(ctx, id, in)

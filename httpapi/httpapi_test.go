@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/silk-sandbox/silk/api"
 	"github.com/silk-sandbox/silk/auth"
@@ -348,6 +349,47 @@ func TestLocal(t *testing.T) {
 		t.Errorf("profiles on the socket: %d", resp.StatusCode)
 	}
 	get[api.Page[api.Token]](s, call{path: "/v1/tokens"}, 200)
+}
+
+// TestCostlyBodies: what would take gigabytes to read is refused before.
+func TestCostlyBodies(t *testing.T) {
+	s := newStand(t, servetest.Config{})
+	for name, text := range map[string]string{
+		"arguments":      `{"args":["` + strings.Repeat(`","`, 5_000_000) + `"]}`,
+		"unknown":        `{` + strings.Repeat(`"x":1,`, 3_000_000) + `"y":1}`,
+		"nested":         strings.Repeat("[", 5_000_000),
+		"many and short": `{"args":[` + strings.Repeat(`"",`, 100_000) + `""]}`,
+	} {
+		resp, answer := s.do(call{role: auth.Runner, method: "POST", path: "/v1/runs", body: text})
+		if resp.StatusCode < 400 || resp.StatusCode >= 500 {
+			t.Errorf("%s: %d %.200s", name, resp.StatusCode, answer)
+		}
+	}
+}
+
+// TestSlowBodies: a client without credentials that sends its body byte by byte does not keep its connection.
+func TestSlowBodies(t *testing.T) {
+	s := newStand(t, servetest.Config{})
+	var conns []net.Conn
+	for _, path := range []string{"/healthz", "/v1/runs"} {
+		c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nx", path); err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, c)
+	}
+	for _, c := range conns {
+		if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, c); err != nil {
+			t.Errorf("a connection is still open: %v", err)
+		}
+	}
 }
 
 func TestIdempotency(t *testing.T) {

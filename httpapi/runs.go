@@ -84,7 +84,7 @@ func (h *handler) runs() {
 	operation(h, huma.Operation{
 		OperationID: "create-run", Method: http.MethodPost, Path: "/v1/runs", Summary: "Ask for a run", Tags: []string{"runs"},
 		Description:   "Accepted means stored: the run ends with a record whatever happens to the server. One that needs the owner's approval is `pending`.",
-		DefaultStatus: http.StatusCreated, MaxBodyBytes: maxBodyBytes, BodyReadTimeout: bodyTimeout,
+		DefaultStatus: http.StatusCreated, MaxBodyBytes: maxBodyBytes,
 		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusServiceUnavailable},
 	}, func(ctx context.Context, id auth.Identity, in *newRun) (*acceptedRun, error) {
 		r, existed, err := s.Submit(ctx, id, in.Body, in.Key)
@@ -137,7 +137,7 @@ func (h *handler) runs() {
 		if err != nil {
 			return nil, err
 		}
-		text, err := json.Marshal(entry.Record)
+		text, err := json.Marshal(serve.Public(entry.Record))
 		return &rawRecord{"application/json", text}, err
 	})
 	h.output()

@@ -221,8 +221,13 @@ func (h *handler) commands(ctx context.Context, conn *websocket.Conn, id auth.Id
 		if run != "" {
 			c.Run = run
 		}
-		if err := h.command(ctx, id, c); errors.As(err, new(*commandError)) {
+		err = h.command(ctx, id, c)
+		var invalid *serve.InvalidError
+		switch {
+		case errors.As(err, new(*commandError)):
 			return err
+		case errors.As(err, &invalid):
+			return &commandError{invalid.Error()}
 		}
 	}
 }
@@ -231,7 +236,7 @@ func (h *handler) command(ctx context.Context, id auth.Identity, c api.Command) 
 	s := h.cfg.Server
 	switch c.Type {
 	case "stdin":
-		return s.Input(ctx, id, c.Run, api.Input{Data: c.Data, B64: c.B64})
+		return s.InputWaits(ctx, id, c.Run, api.Input{Data: c.Data, B64: c.B64}) // meanwhile the client waits too
 	case "stdin_end":
 		return s.Input(ctx, id, c.Run, api.Input{End: true})
 	case "resize":

@@ -18,6 +18,7 @@ import (
 
 	"github.com/silk-sandbox/silk/api"
 	"github.com/silk-sandbox/silk/auth"
+	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/serve/servetest"
 )
 
@@ -123,6 +124,40 @@ func TestSocket(t *testing.T) {
 		if f.Type == api.FrameOutput && (*f.Offset != 10 || f.Data != "lo there"[len("lo there")-len(f.Data):] && f.Data == "") {
 			t.Errorf("resumed at %d with %q", *f.Offset, f.Data)
 		}
+	}
+}
+
+// TestLongInput: a client that sends more than the program has read waits, and nothing is lost.
+func TestLongInput(t *testing.T) {
+	s := newStand(t, servetest.Config{})
+	reads := make(chan struct{})
+	s.Fake.Started = func(driver.Spec) { <-reads }
+	r := get[api.Run](s, call{role: auth.Runner, method: "POST", path: "/v1/runs", body: `{"profile":"test","args":["fake","cat"],"stdin_open":true}`}, 201)
+	c := s.socket(auth.Runner, "/v1/runs/"+r.ID+"/stream?stdout=0")
+	const pieces, size = 50, 100_000
+	go func() {
+		for i := range pieces {
+			if i == pieces/2 {
+				close(reads)
+			}
+			text, _ := json.Marshal(api.Command{Type: "stdin", Data: strings.Repeat(string(rune('a'+i%26)), size)})
+			if c.Write(t.Context(), websocket.MessageText, text) != nil {
+				return
+			}
+		}
+		_ = c.Write(t.Context(), websocket.MessageText, []byte(`{"type":"stdin_end"}`))
+	}()
+	at := 0
+	for _, f := range s.until(c, api.FrameExit) {
+		for i := range f.Data {
+			if f.Type == api.FrameOutput && f.Data[i] != byte('a'+at/size%26) {
+				t.Fatalf("byte %d is %q", at, f.Data[i])
+			}
+			at++
+		}
+	}
+	if at != pieces*size {
+		t.Errorf("%d bytes came back, want %d", at, pieces*size)
 	}
 }
 

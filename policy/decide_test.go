@@ -141,6 +141,8 @@ func TestDecide(t *testing.T) {
 		{name: "an upload that is not plain", change: func(r *Request) { r.Uploads = []Upload{{Name: "a//x"}} }, unread: true, text: "not a plain path"},
 		{name: "an upload where silk keeps its own", change: func(r *Request) { r.Uploads = []Upload{{Name: ".silk/main"}} }, unread: true, text: "lies in .silk"},
 		{name: "two uploads with one name", change: func(r *Request) { r.Uploads = []Upload{{Name: "a/x"}, {Name: "a/x"}} }, unread: true, text: "would both be /workspace/a/x"},
+		{name: "an upload below another", change: func(r *Request) { r.Uploads = []Upload{{Name: "a/b/c"}, {Name: "a/b"}} }, unread: true, text: "file a/b/c cannot be below the file a/b"},
+		{name: "too little of a processor", change: func(r *Request) { r.Limits.CPUs = 1e-9 }, unread: true, text: "cpus 1e-09 is too little; ask for at least 0.01"},
 		{name: "too many uploads", change: func(r *Request) { r.Uploads = make([]Upload, maxUploads+1) }, unread: true, text: "10000 are taken at most"},
 		{name: "an upload below a mount", owner: store, change: func(r *Request) {
 			r.Mounts, r.Uploads = []Mount{{"/srv/data", "/workspace/d"}}, []Upload{{Name: "d/x"}}

@@ -13,6 +13,10 @@ import (
 // ended counts in MiB.
 const minMemory = 1 << 20
 
+// minCPUs is the least share of a processor: the kernel takes no quota below 1 ms in its period of 100 ms
+// (Documentation/scheduler/sched-bwc.rst).
+const minCPUs = 0.01
+
 // limits settles every number: what is asked for, else what the profile gives; at most what the profile allows, the
 // owner's configuration grants, or the client may grant.
 func (d *decision) limits() {
@@ -32,6 +36,9 @@ func (d *decision) limits() {
 
 	if asked.MemoryBytes > 0 && asked.MemoryBytes < minMemory {
 		d.fault("memory %s is too little; ask for at least %s", profile.FormatBytes(asked.MemoryBytes), profile.FormatBytes(minMemory))
+	}
+	if asked.CPUs > 0 && asked.CPUs < minCPUs {
+		d.fault("cpus %s is too little; ask for at least %s", formatFloat(asked.CPUs), formatFloat(minCPUs))
 	}
 	if l.CPUs > profile.MaxCPUs {
 		d.fault("cpus %s is more than %d", formatFloat(l.CPUs), profile.MaxCPUs)

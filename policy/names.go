@@ -67,6 +67,10 @@ func (d *decision) uploads(claim func(name, what string)) {
 		d.fault("%d files are sent along; %d are taken at most", n, maxUploads)
 		return
 	}
+	names := map[string]bool{}
+	if d.req.Code != nil {
+		names[d.req.Code.Name] = true
+	}
 	for _, u := range d.req.Uploads {
 		switch {
 		case !localName(u.Name) || path.Clean(u.Name) != u.Name || u.Name == ".":
@@ -75,6 +79,15 @@ func (d *decision) uploads(claim func(name, what string)) {
 			d.fault("file name %q lies in .silk, which silk needs", u.Name)
 		default:
 			claim(u.Name, "file "+u.Name)
+			names[u.Name] = true
+		}
+	}
+	for _, u := range d.req.Uploads {
+		for dir := path.Dir(u.Name); dir != "." && dir != "/"; dir = path.Dir(dir) {
+			if names[dir] {
+				d.fault("file %s cannot be below the file %s", u.Name, dir)
+				break
+			}
 		}
 	}
 	d.plan.Uploads = slices.Clone(d.req.Uploads)

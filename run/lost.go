@@ -15,8 +15,11 @@ import (
 	"github.com/silk-sandbox/silk/record"
 )
 
+// HostRestarted begins the message of a run whose engine ended before it.
+const HostRestarted = "host restarted"
+
 // lostEnd is what there is to say of a run whose engine is gone: it was killed, or ran into a full disk at the end.
-const lostEnd = "host restarted: silk ended, or could not write, before the end of the run was recorded"
+const lostEnd = HostRestarted + ": silk ended, or could not write, before the end of the run was recorded"
 
 // finishLost completes the record of a run whose engine is gone.
 func finishLost(ctx context.Context, tx *sql.Tx, home string, salvage Salvage, entry record.Entry) error {

@@ -40,6 +40,8 @@ func (s *Server) Cancel(ctx context.Context, id auth.Identity, runID string) err
 
 // endWaiting ends a run that has not started, with a record that says why.
 func (s *Server) endWaiting(ctx context.Context, e queue.Entry, also func(*sql.Tx) error, cause error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
 	_, req, err := decode(e)
 	if err != nil {
 		req = policy.Request{Client: policy.ClientAPI}
@@ -54,8 +56,18 @@ func (s *Server) endWaiting(ctx context.Context, e queue.Entry, also func(*sql.T
 	return s.close(e.Run, out)
 }
 
-// Input hands a piece of input to a run that was asked for with an open one. Before the run starts it waits there.
+// Input hands a piece of input to a run that was asked for with an open one. Before the run starts it waits there. When the
+// program has not read a mebibyte that came before, it is ErrState.
 func (s *Server) Input(ctx context.Context, id auth.Identity, runID string, in api.Input) error {
+	return s.input(ctx, id, runID, in, false)
+}
+
+// InputWaits is Input for callers that wait until the program has read.
+func (s *Server) InputWaits(ctx context.Context, id auth.Identity, runID string, in api.Input) error {
+	return s.input(ctx, id, runID, in, true)
+}
+
+func (s *Server) input(ctx context.Context, id auth.Identity, runID string, in api.Input, wait bool) error {
 	e, err := s.controlled(ctx, id, runID)
 	if err != nil {
 		return err
@@ -64,14 +76,20 @@ func (s *Server) Input(ctx context.Context, id auth.Identity, runID string, in a
 	if !ok || e.State == queue.Ended {
 		return fmt.Errorf("%w: it has ended", ErrState)
 	}
+	if !l.open {
+		return fmt.Errorf("%w: its input came with the request (stdin_open was not set)", ErrState)
+	}
 	data := []byte(in.Data)
+	if in.B64 != "" && in.Data != "" {
+		return &InvalidError{[]Fault{{"body.b64", "data is given too; leave one of them out"}}}
+	}
 	if in.B64 != "" {
 		if data, err = base64.StdEncoding.DecodeString(in.B64); err != nil {
 			return &InvalidError{[]Fault{{"body.b64", "it is not standard base64: " + err.Error()}}}
 		}
 	}
 	if len(data) > 0 {
-		if err := l.input.write(data); err != nil {
+		if err := l.input.write(ctx, data, wait); err != nil {
 			return err
 		}
 	}
@@ -90,6 +108,9 @@ func (s *Server) Resize(ctx context.Context, id auth.Identity, runID string, siz
 	if !ok {
 		return fmt.Errorf("%w: it has ended", ErrState)
 	}
+	if !l.term {
+		return fmt.Errorf("%w: it has no terminal", ErrState)
+	}
 	l.setSize(run.Size{Columns: size.Columns, Rows: size.Rows})
 	return nil
 }
@@ -102,6 +123,10 @@ func (s *Server) Decide(ctx context.Context, id auth.Identity, runID string, d a
 	if err != nil {
 		return api.Approval{}, err
 	}
+	s.decided()
+	// It is decided: that the client goes away changes nothing any more.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
 	if l, ok := s.lookup(runID); ok {
 		l.stream.Publish(api.Frame{Type: api.FrameApproval, State: string(a.State)})
 	}

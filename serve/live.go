@@ -1,12 +1,14 @@
 package serve
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"sync"
 
 	"github.com/silk-sandbox/silk/api"
 	"github.com/silk-sandbox/silk/broker"
+	"github.com/silk-sandbox/silk/queue"
 	"github.com/silk-sandbox/silk/run"
 )
 
@@ -15,6 +17,8 @@ type liveRun struct {
 	session string
 	stream  *broker.Stream
 	input   *input
+	open    bool          // its input is sent while it runs
+	term    bool          // it has a terminal
 	resize  chan run.Size // of one element: the newest size counts
 }
 
@@ -23,7 +27,8 @@ type liveRun struct {
 const spoolBytes = 64 << 20
 
 // open makes the live part of an accepted run. Its stream takes frames from now on.
-func (s *Server) open(id, session string, outputBytes int64) (*liveRun, error) {
+func (s *Server) open(e queue.Entry, in api.RunRequest, outputBytes int64) (*liveRun, error) {
+	id := e.Run
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l, ok := s.live[id]; ok {
@@ -33,9 +38,12 @@ func (s *Server) open(id, session string, outputBytes int64) (*liveRun, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the stream of run %s: %w", id, err)
 	}
-	l := &liveRun{session: session, stream: stream, input: newInput(), resize: make(chan run.Size, 1)}
+	l := &liveRun{
+		session: e.Session, stream: stream, input: newInput(), resize: make(chan run.Size, 1),
+		open: in.StdinOpen || in.Terminal != nil, term: in.Terminal != nil,
+	}
 	s.live[id] = l
-	s.tell(id, session)
+	s.tell(id, e.Session)
 	return l, nil
 }
 
@@ -71,7 +79,7 @@ const inputBytes = 1 << 20
 var errInputFull = fmt.Errorf("%w: the program has not read the %d bytes of input before these", ErrState, inputBytes)
 
 // input is a program's input on its way from clients, of which there may be several, in the order of arrival. Reading blocks
-// until there is some; writing never does.
+// until there is some; writing does if the writer wants to wait for room.
 type input struct {
 	mu     sync.Mutex
 	change *sync.Cond
@@ -85,13 +93,23 @@ func newInput() *input {
 	return in
 }
 
-func (in *input) write(p []byte) error {
+func (in *input) write(ctx context.Context, p []byte, wait bool) error {
+	defer context.AfterFunc(ctx, func() {
+		in.mu.Lock() // or a Wait that begins just now would not hear it
+		defer in.mu.Unlock()
+		in.change.Broadcast()
+	})()
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	for len(in.data) > 0 && len(in.data)+len(p) > inputBytes && wait && !in.ended && ctx.Err() == nil {
+		in.change.Wait()
+	}
 	switch {
 	case in.ended:
 		return fmt.Errorf("%w: its input has ended", ErrState)
-	case len(in.data)+len(p) > inputBytes && len(in.data) > 0, len(p) > inputBytes:
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case len(in.data) > 0 && len(in.data)+len(p) > inputBytes:
 		return errInputFull
 	}
 	in.data = append(in.data, p...)
@@ -122,6 +140,7 @@ func (in *input) Read(p []byte) (int, error) {
 	if len(in.data) == 0 {
 		in.data = nil
 	}
+	in.change.Broadcast() // for a write that waits
 	return n, nil
 }
 

@@ -1,6 +1,8 @@
 package serve
 
 import (
+	"strings"
+
 	"github.com/silk-sandbox/silk/api"
 	"github.com/silk-sandbox/silk/record"
 	"github.com/silk-sandbox/silk/run"
@@ -10,7 +12,7 @@ import (
 // before a violation, which the record has.
 func outcomeOf(o run.Outcome) api.Outcome {
 	out := api.Outcome{
-		Kind: string(o.Kind), Reason: string(o.Reason), Message: o.Message, ExitCode: o.ExitCode, Signal: o.Signal, Phase: o.Phase,
+		Kind: string(o.Kind), Reason: string(o.Reason), Message: publicMessage(string(o.Reason), o.Message), ExitCode: o.ExitCode, Signal: o.Signal, Phase: o.Phase,
 		Rule: o.Rule, Syscall: o.Syscall, Argument: o.Argument,
 		Stdout:    api.Channel{Bytes: o.Stdout.Bytes, Truncated: o.Stdout.Truncated, SHA256: o.Stdout.SHA256},
 		Stderr:    api.Channel{Bytes: o.Stderr.Bytes, Truncated: o.Stderr.Truncated, SHA256: o.Stderr.SHA256},
@@ -33,7 +35,7 @@ func recordedOutcome(r record.Record) *api.Outcome {
 	}
 	o := r.Outcome
 	out := api.Outcome{
-		Kind: o.Kind, Reason: o.Reason, Message: o.Message, ExitCode: o.ExitCode, Signal: o.Signal, Phase: o.Phase,
+		Kind: o.Kind, Reason: o.Reason, Message: publicMessage(o.Reason, o.Message), ExitCode: o.ExitCode, Signal: o.Signal, Phase: o.Phase,
 		Rule: o.Rule, Syscall: o.Syscall, Argument: o.Argument,
 		Stdout:    api.Channel{Bytes: r.Stdout.Bytes, Truncated: r.Stdout.Truncated, SHA256: r.Stdout.SHA256},
 		Stderr:    api.Channel{Bytes: r.Stderr.Bytes, Truncated: r.Stderr.Truncated, SHA256: r.Stderr.SHA256},
@@ -47,4 +49,19 @@ func recordedOutcome(r record.Record) *api.Outcome {
 		out.Flags = map[string]int64{}
 	}
 	return &out
+}
+
+// publicMessage is what clients are told of an outcome. What the host's own faults say may name its paths: that is in the record
+// and in the server's log.
+func publicMessage(reason, message string) string {
+	if reason != string(run.ReasonHost) || strings.HasPrefix(message, run.HostRestarted) {
+		return message
+	}
+	return "the host could not run it; the server's log says why"
+}
+
+// Public is a record as clients see it.
+func Public(r record.Record) record.Record {
+	r.Outcome.Message = publicMessage(r.Outcome.Reason, r.Outcome.Message)
+	return r
 }

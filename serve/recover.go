@@ -14,7 +14,7 @@ import (
 )
 
 // errRestarted is how runs end that were running when the server was killed.
-var errRestarted = errors.New("host restarted: silk was ended while the run was running")
+var errRestarted = errors.New(run.HostRestarted + ": silk was ended while the run was running")
 
 // Recover takes up what an earlier server left. Runs that had started end as [run.Error] with the output that had arrived; runs
 // that wait get a stream again; what was decided meanwhile is carried out. Call it once, before Work and before any door opens.
@@ -91,7 +91,7 @@ func (s *Server) endLost(ctx context.Context, e queue.Entry) error {
 
 // resume gives a run that waits its stream again.
 func (s *Server) resume(ctx context.Context, e queue.Entry) error {
-	_, req, err := decode(e)
+	in, req, err := decode(e)
 	if err != nil {
 		return s.endWaiting(ctx, e, nil, err)
 	}
@@ -103,7 +103,7 @@ func (s *Server) resume(ctx context.Context, e queue.Entry) error {
 	if err != nil && !errors.As(err, &denial) {
 		return s.endWaiting(ctx, e, nil, err)
 	}
-	if err := s.announce(e, plan, denial); err != nil || e.State != queue.Pending {
+	if err := s.announce(e, in, plan, denial); err != nil || e.State != queue.Pending {
 		return err
 	}
 	a, err := approval.Get(ctx, s.cfg.DB, e.Run)

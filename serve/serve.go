@@ -69,6 +69,7 @@ type Server struct {
 	metrics *metrics
 
 	stopping atomic.Bool
+	decided  func() // tests: called between a decision and what it means
 
 	mu       sync.Mutex
 	live     map[string]*liveRun              // runs that have not ended: their streams, and their inputs while they run
@@ -86,7 +87,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{cfg: cfg, live: map[string]*liveRun{}, sessions: map[string]map[*broker.Many]bool{}}
+	s := &Server{cfg: cfg, decided: func() {}, live: map[string]*liveRun{}, sessions: map[string]map[*broker.Many]bool{}}
 	if cfg.Metrics == nil {
 		s.cfg.Metrics = prometheus.NewRegistry()
 	}

@@ -264,6 +264,22 @@ func TestApproval(t *testing.T) {
 	}
 }
 
+// TestDeciderLeaves: who decides and hangs up leaves no run half decided.
+func TestDeciderLeaves(t *testing.T) {
+	s := servetest.New(t, servetest.Config{})
+	for _, grant := range []bool{true, false} {
+		r := submit(t, s, servetest.Runner, wide("print:ran"))
+		ctx, hangUp := context.WithCancel(t.Context())
+		s.Server.OnDecided(hangUp)
+		if _, err := s.Server.Decide(ctx, servetest.Owner, r.ID, api.DecisionRequest{Grant: grant, Hash: r.Hash}); err != nil {
+			t.Fatal(err)
+		}
+		if out := end(t, s, r.ID); (out.Kind == "ok") != grant {
+			t.Errorf("granted %t: %+v", grant, out)
+		}
+	}
+}
+
 func TestApprovalDenied(t *testing.T) {
 	s := servetest.New(t, servetest.Config{})
 	r := submit(t, s, servetest.Runner, wide("print:ran"))
@@ -367,6 +383,16 @@ func TestInput(t *testing.T) {
 	}
 	if err := s.Server.Input(t.Context(), servetest.Runner, r.ID, api.Input{Data: "late"}); !errors.Is(err, serve.ErrState) {
 		t.Errorf("after the end: %v", err)
+	}
+	closed := submit(t, s, servetest.Runner, program("sleep"))
+	if err := s.Server.Input(t.Context(), servetest.Runner, closed.ID, api.Input{Data: "x"}); !errors.Is(err, serve.ErrState) {
+		t.Errorf("to a run that has none: %v", err)
+	}
+	if err := s.Server.Resize(t.Context(), servetest.Runner, closed.ID, api.Size{Columns: 1, Rows: 1}); !errors.Is(err, serve.ErrState) {
+		t.Errorf("the size of a terminal that is not there: %v", err)
+	}
+	if err := s.Server.Cancel(t.Context(), servetest.Runner, closed.ID); err != nil {
+		t.Error(err)
 	}
 	text := "given"
 	whole := program("cat")

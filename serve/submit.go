@@ -67,7 +67,7 @@ func (s *Server) Submit(ctx context.Context, id auth.Identity, in api.RunRequest
 		return api.Run{}, false, err
 	}
 	if !existed {
-		if err := s.announce(entry, plan, denial); err != nil {
+		if err := s.announce(entry, in, plan, denial); err != nil {
 			return api.Run{}, false, err
 		}
 	}
@@ -127,8 +127,8 @@ func (s *Server) ask(sub queue.Submission, in api.RunRequest, plan policy.Plan, 
 }
 
 // announce opens the stream of a run that was just accepted.
-func (s *Server) announce(e queue.Entry, plan policy.Plan, denial *policy.Denial) error {
-	l, err := s.open(e.Run, e.Session, plan.Limits.OutputBytes)
+func (s *Server) announce(e queue.Entry, in api.RunRequest, plan policy.Plan, denial *policy.Denial) error {
+	l, err := s.open(e, in, plan.Limits.OutputBytes)
 	if err != nil {
 		return err
 	}

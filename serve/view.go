@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"github.com/silk-sandbox/silk/approval"
 	"github.com/silk-sandbox/silk/auth"
 	"github.com/silk-sandbox/silk/broker"
+	"github.com/silk-sandbox/silk/internal/escape"
 	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/queue"
 	"github.com/silk-sandbox/silk/record"
@@ -283,7 +285,7 @@ func (s *Server) Approval(ctx context.Context, id auth.Identity, runID string) (
 
 func approvalOf(a approval.Approval) api.Approval {
 	out := api.Approval{
-		Run: a.Run, State: string(a.State), Hash: a.Hash, Rule: a.Rule, Detail: a.Detail, Token: a.Token, Plan: a.Plan, Code: a.Code, Omitted: a.Omitted,
+		Run: a.Run, State: string(a.State), Hash: a.Hash, Rule: a.Rule, Detail: a.Detail, Token: a.Token, Plan: json.RawMessage(escape.JSON(string(a.Plan))), Code: a.Code, Omitted: a.Omitted,
 		RequestedAtMs: ms(a.Requested), ExpiresAtMs: ms(a.Expires), DecidedAtMs: ms(a.Decided), DecidedBy: a.DecidedBy, ValidUntilMs: ms(a.ValidUntil),
 	}
 	for _, f := range a.Files {

@@ -40,7 +40,7 @@ func (s *Server) do(ctx context.Context, e queue.Entry) error {
 	if err != nil {
 		return s.finish(ctx, e.Run, req, run.ReasonHost, err)
 	}
-	l, err := s.open(e.Run, e.Session, req.Limits.OutputBytes)
+	l, err := s.open(e, in, req.Limits.OutputBytes)
 	if err != nil {
 		return err
 	}
@@ -63,6 +63,9 @@ func (s *Server) do(ctx context.Context, e queue.Entry) error {
 	out, err := s.cfg.Engine.Run(ctx, req, io)
 	if err != nil {
 		s.cfg.Logger.Error("run", logkey.Run, e.Run, logkey.Error, err)
+	}
+	if out.Kind == run.Error {
+		s.cfg.Logger.Error("a run ended with an error", logkey.Run, e.Run, "reason", out.Reason, "message", out.Message)
 	}
 	return s.end(ctx, e.Run, out)
 }
