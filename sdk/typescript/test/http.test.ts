@@ -101,6 +101,12 @@ test("an aborted signal's reason is thrown, before, during and between the attem
       return "cut";
     };
     await assert.rejects(server.client().getRun(runID, { signal: during.signal }), reason);
+    const once = new AbortController();
+    server.route = () => {
+      once.abort(reason);
+      return "cut";
+    };
+    await assert.rejects(server.client().createSession({}, { signal: once.signal }), reason);
     const between = new AbortController();
     server.route = () => "cut";
     setTimeout(() => { between.abort(reason); }, 50);

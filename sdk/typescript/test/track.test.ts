@@ -65,6 +65,14 @@ test("what the server repeats of a run's state is not news, and what is new is",
   assert.deepEqual([hello(1), granted, started, JSON.stringify({ type: "display", run: runID, mime: "a/b", path: "p" }), started].map(take), [undefined, undefined, undefined, "display", "started"]);
 });
 
+test("a frame that is the same as one before is news once the server has repeated that", () => {
+  const tracker = new Tracker(undefined);
+  const take = (message: string): string | undefined => tracker.accept(decodeFrame(message) as Frame, message)?.type;
+  assert.deepEqual([hello(), started].map(take), ["hello", "started"]);
+  tracker.reconnected();
+  assert.deepEqual([hello(), started, started].map(take), [undefined, undefined, "started"]);
+});
+
 test("what would skip bytes is refused", () => {
   const take = (tracker: Tracker, message: string): Frame | undefined => tracker.accept(decodeFrame(message) as Frame, message);
   assert.throws(() => take(new Tracker(undefined), output(0, "x")), SkippedError);

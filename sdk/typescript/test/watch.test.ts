@@ -149,7 +149,7 @@ test("a ticket that is refused for now is asked for again", () =>
   }));
 
 test("a server that falls silent is left, and found again", () =>
-  withServer([says([hello(), output(0, "ab")], "stay"), says([hello(2), exit(2)])], async (server) => {
+  withServer([says([], "stay"), says([hello(), output(0, "ab")], "stay"), says([hello(2), exit(2)])], async (server) => {
     assert.equal((await read(server.client({ idleMs: 50 }).watch(runID))).stdout, "ab");
   }));
 
@@ -184,7 +184,8 @@ test("a slow reader gets what is buffered, then comes again for the rest", () =>
       }),
     ],
     async (server) => {
-      const watch = server.client({ bufferChars: 3000 }).watch(runID);
+      const states = new Set<string>();
+      const watch = server.client({ bufferChars: 3000 }).watch(runID, { onConnection: (s) => states.add(s.state) });
       let stdout = "";
       for await (const f of watch) {
         if (f.type === "output") stdout += new TextDecoder().decode(f.bytes);
@@ -192,6 +193,7 @@ test("a slow reader gets what is buffered, then comes again for the rest", () =>
       }
       assert.equal(stdout, "0123456789".repeat(100));
       assert.ok(server.connections.length >= 2);
+      assert.deepEqual([...states], ["open"], "that is no failure, after which it would wait");
     },
   ));
 
@@ -235,6 +237,17 @@ test("an aborted signal ends the stream with its reason, wherever it is", () =>
     });
     await slow.next();
     await assert.rejects(slow.next(), /while waiting/);
+  }));
+
+test("what is buffered when the signal is aborted is not delivered", () =>
+  withServer([says([hello(), output(0, "a"), output(1, "b")], "stay")], async (server) => {
+    const abort = new AbortController();
+    const watch = server.client().watch(runID, { signal: abort.signal });
+    await watch.next();
+    assert.equal((await watch.next()).value?.type, "output");
+    abort.abort(new Error("enough"));
+    await assert.rejects(watch.next(), /enough/);
+    assert.deepEqual(watch.cursor, { stdout: 1, stderr: 0 });
   }));
 
 test("commands go over the socket while there is one, else over HTTP", () => {
