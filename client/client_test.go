@@ -408,6 +408,9 @@ func TestArtifact(t *testing.T) {
 			return
 		}
 		w.Header().Set("ETag", tag())
+		if n > 1 && r.Header.Get("Range") != "" && r.Header.Get("Range") != "bytes=9990-" && r.Header.Get("If-Range") == "" {
+			t.Error("a part is asked for of whatever is there")
+		}
 		most := 3000
 		if n == 2 {
 			most = 0 // an answer without a byte
@@ -435,6 +438,18 @@ func TestArtifact(t *testing.T) {
 	}
 	if _, err := c.Artifact(t.Context(), testRun, "other", 0); !errors.As(err, new(*api.Problem)) {
 		t.Errorf("got %v, want a problem", err)
+	}
+}
+
+// A server, or what is before it, that knows no ranges sends all of it again.
+func TestArtifactWithoutRanges(t *testing.T) {
+	c := serverOf(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("ETag", `"one"`)
+		r.Header.Del("Range")
+		http.ServeContent(&cutting{w, 0}, r, "", testTime, strings.NewReader("abc"))
+	})
+	if _, err := c.Artifact(t.Context(), testRun, "f", 1); err == nil || !strings.Contains(err.Error(), "from byte 0, and not from byte 1") {
+		t.Errorf("got %v", err)
 	}
 }
 
