@@ -85,6 +85,7 @@ func (s *Server) endLost(ctx context.Context, e queue.Entry) error {
 	case entry.Record.Outcome.Kind == "":
 		return errors.New("its record has no end, though its engine is gone")
 	}
+	s.dropEmpty(e.Run)
 	s.cfg.Logger.Warn("a run was running when the server before this one ended", logkey.Run, e.Run)
 	return errors.Join(s.cfg.Queue.Done(ctx, e.Run, nil), s.cfg.Broker.Remove(e.Run))
 }

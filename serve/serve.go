@@ -53,6 +53,9 @@ type Config struct {
 	// ApprovalFor is how long a run waits for the owner before it is denied. 0: one hour.
 	ApprovalFor time.Duration
 
+	// KeepArtifacts is how long artifacts can be had. 0: 30 days.
+	KeepArtifacts time.Duration
+
 	// OwnLocal is as in approval.Decision.
 	OwnLocal bool
 
@@ -84,6 +87,9 @@ func New(cfg Config) (*Server, error) {
 	if cfg.ApprovalFor == 0 {
 		cfg.ApprovalFor = time.Hour
 	}
+	if cfg.KeepArtifacts == 0 {
+		cfg.KeepArtifacts = defaultKeep
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -97,9 +103,6 @@ func New(cfg Config) (*Server, error) {
 	}
 	return s, nil
 }
-
-// ArtifactsDir is the directory of the copies of artifacts, by run, inside a state directory.
-const ArtifactsDir = "artifacts"
 
 // visible finds an accepted run that id may see. Runs of others are as good as not there.
 func (s *Server) visible(ctx context.Context, id auth.Identity, run string) (queue.Entry, error) {

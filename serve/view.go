@@ -215,7 +215,7 @@ func (s *Server) Artifact(ctx context.Context, id auth.Identity, runID, name str
 	if i < 0 {
 		return nil, api.Artifact{}, fmt.Errorf("artifact %q of run %s: %w", name, runID, ErrNotFound)
 	}
-	root, err := os.OpenRoot(filepath.Join(s.cfg.Home, ArtifactsDir, runID))
+	root, err := os.OpenRoot(s.artifacts(runID))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, api.Artifact{}, fmt.Errorf("artifact %q of run %s is not kept any more: %w", name, runID, ErrNotFound)
 	}

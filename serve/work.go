@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -46,7 +45,7 @@ func (s *Server) do(ctx context.Context, e queue.Entry) error {
 	}
 	io := run.IO{
 		Run: e.Run, Decisions: append([]record.Decision{askedBy(e.Token)}, decisions...), OmitText: true,
-		Artifacts: filepath.Join(s.cfg.Home, ArtifactsDir, e.Run),
+		Artifacts: s.artifacts(e.Run),
 		OnStart: func(started run.Started) {
 			l.stream.Describe(started.Profile, started.Driver)
 			now := time.Now().UnixMilli()
@@ -121,5 +120,6 @@ func (s *Server) finish(ctx context.Context, id string, req policy.Request, reas
 func (s *Server) end(ctx context.Context, id string, out run.Outcome) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
+	s.dropEmpty(id)
 	return errors.Join(s.cfg.Queue.Done(ctx, id, nil), s.close(id, out))
 }

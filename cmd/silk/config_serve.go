@@ -24,9 +24,10 @@ type serveConfig struct {
 	memoryBytes               int64
 	cpus                      float64
 
-	approvalFor time.Duration
-	grace       time.Duration
-	ownLocal    bool
+	approvalFor   time.Duration
+	keepArtifacts time.Duration
+	grace         time.Duration
+	ownLocal      bool
 
 	tls      bool
 	certFile string // with keyFile; both "": made by silk
@@ -66,9 +67,10 @@ func readServe(d *strictyaml.Decoder, n strictyaml.Node) serveConfig {
 			}
 			c.cpus = f
 		},
-		"approval_for": func(v strictyaml.Node) { c.approvalFor = readDuration(d, v, "serve: approval_for") },
-		"grace":        func(v strictyaml.Node) { c.grace = readDuration(d, v, "serve: grace") },
-		"own_local":    func(v strictyaml.Node) { c.ownLocal = readBool(d, v, "serve: own_local") },
+		"approval_for":   func(v strictyaml.Node) { c.approvalFor = readDuration(d, v, "serve: approval_for") },
+		"keep_artifacts": func(v strictyaml.Node) { c.keepArtifacts = readDuration(d, v, "serve: keep_artifacts") },
+		"grace":          func(v strictyaml.Node) { c.grace = readDuration(d, v, "serve: grace") },
+		"own_local":      func(v strictyaml.Node) { c.ownLocal = readBool(d, v, "serve: own_local") },
 		"tls": func(v strictyaml.Node) {
 			c.tls = true
 			d.Fields(v, "serve: tls", map[string]func(strictyaml.Node){

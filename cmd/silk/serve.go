@@ -110,7 +110,7 @@ func (a *app) serve() (err error) {
 	s.server, err = serve.New(serve.Config{
 		Metrics: registry,
 		Home:    h.home, DB: db, Engine: engine, Queue: s.queue, Broker: streams, Decide: h.decide, Salvage: h.salvage,
-		ApprovalFor: s.cfg.approvalFor, OwnLocal: s.cfg.ownLocal, Logger: s.log,
+		ApprovalFor: s.cfg.approvalFor, KeepArtifacts: s.cfg.keepArtifacts, OwnLocal: s.cfg.ownLocal, Logger: s.log,
 	})
 	if err != nil {
 		return err
@@ -164,6 +164,7 @@ func (s *service) work(ctx, open context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.server.Work(ctx) })
 	group.Go(func() error { return s.server.Expire(ctx) })
+	group.Go(func() error { return s.server.Clean(ctx) })
 	group.Go(func() error { return s.watchdog(ctx, s.db.PingContext) })
 	return group.Wait()
 }
