@@ -1651,7 +1651,6 @@ export interface operations {
             /** @description OK */
             200: {
                 headers: {
-                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
