@@ -46,7 +46,7 @@ func (s *Server) endWaiting(ctx context.Context, e queue.Entry, also func(*sql.T
 	if err != nil {
 		req = policy.Request{Client: policy.ClientAPI}
 	}
-	out, err := s.cfg.Engine.Refuse(ctx, req, run.IO{Run: e.Run}, run.ReasonHost, cause)
+	out, err := s.refuse(ctx, e, req, cause)
 	if err != nil {
 		return err
 	}

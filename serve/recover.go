@@ -77,7 +77,7 @@ func (s *Server) endLost(ctx context.Context, e queue.Entry) error {
 		if err != nil {
 			req = policy.Request{Client: policy.ClientAPI}
 		}
-		if _, err := s.cfg.Engine.Refuse(ctx, req, run.IO{Run: e.Run}, run.ReasonHost, errRestarted); err != nil {
+		if _, err := s.refuse(ctx, e, req, errRestarted); err != nil {
 			return err
 		}
 	case err != nil:

@@ -280,6 +280,18 @@ func TestDeciderLeaves(t *testing.T) {
 	}
 }
 
+// TestApprovalOfAnotherPlan: what the owner has seen is what runs, though the profile has changed meanwhile.
+func TestApprovalOfAnotherPlan(t *testing.T) {
+	s := servetest.New(t, servetest.Config{Idle: true})
+	r := submit(t, s, servetest.Runner, wide("print:ran"))
+	decide(t, s, r, true, 0)
+	s.Processes.Store(32) // the profile's, by now
+	s.Work()
+	if out := end(t, s, r.ID); out.Kind != "denied" || out.Rule != policy.RuleApproval || out.Stdout.Bytes != 0 {
+		t.Errorf("outcome %+v", out)
+	}
+}
+
 func TestApprovalDenied(t *testing.T) {
 	s := servetest.New(t, servetest.Config{})
 	r := submit(t, s, servetest.Runner, wide("print:ran"))

@@ -2,7 +2,9 @@ package serve
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,11 +35,11 @@ func (s *Server) Work(ctx context.Context) error {
 func (s *Server) do(ctx context.Context, e queue.Entry) error {
 	in, req, err := decode(e)
 	if err != nil {
-		return s.finish(ctx, e.Run, policy.Request{Client: policy.ClientAPI}, run.ReasonHost, err)
+		return s.finish(ctx, e, policy.Request{Client: policy.ClientAPI}, err)
 	}
 	decisions, err := s.approved(ctx, e, &req)
 	if err != nil {
-		return s.finish(ctx, e.Run, req, run.ReasonHost, err)
+		return s.finish(ctx, e, req, err)
 	}
 	l, err := s.open(e, in, req.Limits.OutputBytes)
 	if err != nil {
@@ -85,8 +87,8 @@ func decode(e queue.Entry) (in api.RunRequest, req policy.Request, err error) {
 	return in, req, err
 }
 
-// approved puts the owner's approval into req if the run needed one, and says whose it was. The engine compares it with the
-// plan once more: a profile that has changed since makes another plan, which nobody has approved.
+// approved puts the owner's approval into req if the run needed one, and says whose it was. A profile or a grant that has
+// changed since makes another plan, which nobody has approved: then the engine refuses it.
 func (s *Server) approved(ctx context.Context, e queue.Entry, req *policy.Request) ([]record.Decision, error) {
 	plan, err := s.cfg.Decide(*req)
 	var denial *policy.Denial
@@ -96,24 +98,35 @@ func (s *Server) approved(ctx context.Context, e queue.Entry, req *policy.Reques
 	a, err := approval.Get(ctx, s.cfg.DB, e.Run)
 	if errors.Is(err, approval.ErrNotFound) { // accepted under a grant for the same request
 		err = s.cfg.DB.View(ctx, func(tx *sql.Tx) (err error) {
-			a, _, err = approval.Covering(ctx, tx, approval.Use{Run: e.Run, Token: e.Token, Hash: e.Hash, At: e.AcceptedAt})
+			under, ok, err := approval.Covering(ctx, tx, approval.Use{Run: e.Run, Token: e.Token, Hash: e.Hash, At: e.AcceptedAt})
+			if err == nil && ok {
+				a, err = approval.Get(ctx, tx, under.Run) // with its plan
+			}
 			return err
 		})
 	}
 	if err != nil || a.State != approval.Granted || a.Hash != e.Hash {
 		return nil, err
 	}
+	if sum := sha256.Sum256(a.Plan); hex.EncodeToString(sum[:]) != plan.Hash() {
+		return nil, nil
+	}
 	req.Approve = plan.Hash()
 	return []record.Decision{{What: "approval", Text: fmt.Sprintf("%s, granted by token %s at %s", denial.Detail, a.DecidedBy, a.Decided.UTC().Format(time.RFC3339))}}, nil
 }
 
 // finish ends a run that never came to the engine.
-func (s *Server) finish(ctx context.Context, id string, req policy.Request, reason run.Reason, cause error) error {
-	out, err := s.cfg.Engine.Refuse(ctx, req, run.IO{Run: id}, reason, cause)
+func (s *Server) finish(ctx context.Context, e queue.Entry, req policy.Request, cause error) error {
+	out, err := s.refuse(ctx, e, req, cause)
 	if err != nil {
 		return err
 	}
-	return s.end(ctx, id, out)
+	return s.end(ctx, e.Run, out)
+}
+
+// refuse records the end of a run that never came to the engine.
+func (s *Server) refuse(ctx context.Context, e queue.Entry, req policy.Request, cause error) (run.Outcome, error) {
+	return s.cfg.Engine.Refuse(ctx, req, run.IO{Run: e.Run, Decisions: []record.Decision{askedBy(e.Token)}}, run.ReasonHost, cause)
 }
 
 // end writes that a run has ended and tells its viewers.

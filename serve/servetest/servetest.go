@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -62,6 +63,8 @@ type Stand struct {
 	Broker *broker.Broker
 	Server *serve.Server
 
+	Processes atomic.Int64 // what the profile gives; 0: the usual number
+
 	stop func()
 	done chan error
 }
@@ -91,7 +94,7 @@ func New(t *testing.T, cfg Config) *Stand {
 		return nil
 	}))
 	salvage := func(run, channel string) ([]byte, error) { return broker.Salvage(dir, run, channel) }
-	s.Engine, err = run.New(run.Config{Home: s.Home, Decide: Decide, Drivers: []driver.Driver{s.Fake}, Images: oneImage{s.Home}, Salvage: salvage})
+	s.Engine, err = run.New(run.Config{Home: s.Home, Decide: s.Decide, Drivers: []driver.Driver{s.Fake}, Images: oneImage{s.Home}, Salvage: salvage})
 	s.must(err)
 	s.Broker, err = broker.New(broker.Config{Dir: dir})
 	s.must(err)
@@ -101,7 +104,7 @@ func New(t *testing.T, cfg Config) *Stand {
 	s.Queue, err = queue.Open(t.Context(), q)
 	s.must(err)
 	c := cfg.Serve
-	c.Home, c.DB, c.Engine, c.Queue, c.Broker, c.Decide, c.Salvage = s.Home, s.DB, s.Engine, s.Queue, s.Broker, Decide, salvage
+	c.Home, c.DB, c.Engine, c.Queue, c.Broker, c.Decide, c.Salvage = s.Home, s.DB, s.Engine, s.Queue, s.Broker, s.Decide, salvage
 	s.Server, err = serve.New(c)
 	s.must(err)
 	s.must(s.Server.Recover(t.Context()))
@@ -151,13 +154,16 @@ func (s *Stand) must(err error) {
 }
 
 // Decide is policy.Decide with the stand's profile.
-func Decide(req policy.Request) (policy.Plan, error) {
+func (s *Stand) Decide(req policy.Request) (policy.Plan, error) {
 	if name := policy.ProfileFor(req); name != Profile {
 		return policy.Plan{}, &policy.RequestError{Faults: []string{fmt.Sprintf("there is no profile %q", name)}}
 	}
 	prof := profile.Profile{
 		Name: Profile, Image: Profile, Language: "sh", Network: profile.NetworkDeny, Limits: profile.Defaults, Ignore: profile.CommonIgnore,
 		Max: profile.Limits{Timeout: time.Hour}, Env: map[string]string{"HOME": policy.Workspace},
+	}
+	if n := s.Processes.Load(); n != 0 {
+		prof.Limits.Processes = int(n)
 	}
 	return policy.Decide(req, prof, policy.Grants{})
 }
