@@ -98,7 +98,7 @@ func Spec() ([]byte, error) {
 }
 
 // once sets what the library keeps in a package variable.
-var once = sync.OnceFunc(func() { huma.NewError = humaError })
+var once = sync.OnceFunc(func() { huma.NewError, huma.DefaultArrayNullable = humaError, false })
 
 func (h *handler) register(mux *http.ServeMux) {
 	once()

@@ -43,6 +43,7 @@ var kinds = []struct {
 	{approval.ErrExpired, http.StatusConflict, "expired", "the time for a decision is over"},
 	{auth.ErrName, http.StatusConflict, "name", "the name is taken or no good"},
 	{auth.ErrRevoked, http.StatusConflict, "revoked", "it is revoked already"},
+	{serve.ErrInputFull, http.StatusConflict, "input-full", "the program has not read what came before"},
 	{serve.ErrState, http.StatusConflict, "state", "the run is not in a state that allows this"},
 	{broker.ErrCursor, http.StatusRequestedRangeNotSatisfiable, "cursor", "the run has not printed that much"},
 	{auth.ErrTooManyTickets, http.StatusServiceUnavailable, "busy", "too many tickets wait to be used"},

@@ -75,8 +75,8 @@ func (s *Server) close(id string, out run.Outcome) error {
 // inputBytes bounds what a client may send ahead of a program that does not read.
 const inputBytes = 1 << 20
 
-// errInputFull says that the program has not yet read what was sent before.
-var errInputFull = fmt.Errorf("%w: the program has not read the %d bytes of input before these", ErrState, inputBytes)
+// ErrInputFull says that the program has not yet read what was sent before. It is ErrState.
+var ErrInputFull = fmt.Errorf("%w: the program has not read the %d bytes of input before these", ErrState, inputBytes)
 
 // input is a program's input on its way from clients, of which there may be several, in the order of arrival. Reading blocks
 // until there is some; writing does if the writer wants to wait for room.
@@ -110,7 +110,7 @@ func (in *input) write(ctx context.Context, p []byte, wait bool) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case len(in.data) > 0 && len(in.data)+len(p) > inputBytes:
-		return errInputFull
+		return ErrInputFull
 	}
 	in.data = append(in.data, p...)
 	in.change.Broadcast()

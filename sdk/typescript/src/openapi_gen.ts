@@ -427,7 +427,7 @@ export interface components {
              */
             expires_at_ms: number;
             /** @description What else the program gets */
-            files?: components["schemas"]["ApprovalFile"][] | null;
+            files?: components["schemas"]["ApprovalFile"][];
             /** @description Of the request: name it to decide */
             hash: string;
             /** @description Why code is not the whole code */
@@ -646,7 +646,7 @@ export interface components {
         };
         Outcome: {
             argument?: string;
-            artifacts: components["schemas"]["Artifact"][] | null;
+            artifacts: components["schemas"]["Artifact"][];
             driver?: string;
             /**
              * Format: int64
@@ -696,32 +696,32 @@ export interface components {
             wall_ms: number;
         };
         PageApproval: {
-            items: components["schemas"]["Approval"][] | null;
+            items: components["schemas"]["Approval"][];
             /** @description Pass it as cursor to get the next page */
             next?: string;
         };
         PageAuditEvent: {
-            items: components["schemas"]["AuditEvent"][] | null;
+            items: components["schemas"]["AuditEvent"][];
             /** @description Pass it as cursor to get the next page */
             next?: string;
         };
         PageImage: {
-            items: components["schemas"]["Image"][] | null;
+            items: components["schemas"]["Image"][];
             /** @description Pass it as cursor to get the next page */
             next?: string;
         };
         PageProfile: {
-            items: components["schemas"]["Profile"][] | null;
+            items: components["schemas"]["Profile"][];
             /** @description Pass it as cursor to get the next page */
             next?: string;
         };
         PageRun: {
-            items: components["schemas"]["Run"][] | null;
+            items: components["schemas"]["Run"][];
             /** @description Pass it as cursor to get the next page */
             next?: string;
         };
         PageToken: {
-            items: components["schemas"]["Token"][] | null;
+            items: components["schemas"]["Token"][];
             /** @description Pass it as cursor to get the next page */
             next?: string;
         };
@@ -729,7 +729,7 @@ export interface components {
             /** @description What is wrong this time */
             detail?: string;
             /** @description Each thing that is wrong with the request */
-            errors?: components["schemas"]["FieldError"][] | null;
+            errors?: components["schemas"]["FieldError"][];
             /** @description What can be done about a denial */
             fix?: string;
             /**
@@ -804,7 +804,7 @@ export interface components {
              *       "10"
              *     ]
              */
-            args?: string[] | null;
+            args?: string[];
             /**
              * @description The program. Left out, args is the whole command
              * @example print(6*7)
@@ -815,11 +815,11 @@ export interface components {
             deterministic?: boolean;
             driver?: string;
             /** @description KEY=VALUE, added to the profile's */
-            env?: string[] | null;
+            env?: string[];
             /** @description Files put into /workspace before the start */
-            files?: components["schemas"]["File"][] | null;
+            files?: components["schemas"]["File"][];
             /** @description host:port, for allowlist */
-            hosts?: string[] | null;
+            hosts?: string[];
             /** @enum {string} */
             isolation?: "microvm";
             /**
