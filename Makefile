@@ -47,6 +47,10 @@ test-cgroup2: build ## limits under cgroup v2: Debian's kernel in QEMU (package 
 	$(call images,lab:text)
 	$(GO) run -buildvcs=false ./tests/cgroup2/boot -home $(SILK_HOME)
 
+sdk: build ## the TypeScript client: types up to date, lint, tests in Node and Chromium against bin/silk (needs npm and chromium)
+	$(call images,lab:text)
+	SILK_TEST_HOME=$(SILK_HOME) sdk/typescript/check
+
 test-short: ## tests that need no privileges, no images and no sandbox kernel
 	$(GO) test -short -p 2 $(FAST)
 
