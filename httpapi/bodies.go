@@ -126,3 +126,12 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+// patient is an answer of any length to a client that reads: one that has not taken a piece in sendTimeout is given up.
+type patient struct{ http.ResponseWriter }
+
+// Write implements io.Writer.
+func (p patient) Write(b []byte) (int, error) {
+	_ = http.NewResponseController(p.ResponseWriter).SetWriteDeadline(time.Now().Add(sendTimeout)) // a test's writer has none
+	return p.ResponseWriter.Write(b)
+}

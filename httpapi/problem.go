@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -19,6 +20,7 @@ import (
 	"github.com/silk-sandbox/silk/internal/logkey"
 	"github.com/silk-sandbox/silk/queue"
 	"github.com/silk-sandbox/silk/serve"
+	"github.com/silk-sandbox/silk/store"
 )
 
 // kinds are the problems that there are: the only place where an error becomes a status.
@@ -62,6 +64,7 @@ func (h *handler) problemOf(ctx context.Context, err error) error {
 		full    *queue.FullError
 		big     *queue.TooBigError
 	)
+	const again = 2 * time.Second
 	switch {
 	case err == nil:
 		return nil
@@ -82,6 +85,10 @@ func (h *handler) problemOf(ctx context.Context, err error) error {
 		return p.after(full.RetryAfter)
 	case errors.As(err, &big):
 		return problem(http.StatusUnprocessableEntity, "too-big", "this host never has that much", big.Error())
+	case errors.Is(err, store.ErrBusy):
+		return problem(http.StatusServiceUnavailable, "busy", "another process holds the state database", "").after(again)
+	case errors.Is(err, store.ErrFull), errors.Is(err, syscall.ENOSPC):
+		return problem(http.StatusInsufficientStorage, "disk-full", "the server's disk is full", "").after(again)
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return problem(499, "gone", "the client has gone", "") // nobody reads it; 499 is what proxies log for that
 	}

@@ -182,7 +182,8 @@ func (h *handler) output() {
 		return &huma.StreamResponse{Body: func(c huma.Context) {
 			defer out.Close()
 			c.SetHeader("Content-Type", "application/octet-stream")
-			_, _ = io.Copy(c.BodyWriter(), out) // the client has gone, or the disk fails: the length is not announced
+			_, w := humago.Unwrap(c)
+			_, _ = io.Copy(patient{w}, out) // the client has gone, or the disk fails: the length is not announced
 		}}, nil
 	})
 	operation(h, huma.Operation{
@@ -212,7 +213,7 @@ func (h *handler) output() {
 				w.Header().Set("Content-Type", a.MIME)
 			}
 			w.Header().Set("ETag", `"`+a.SHA256+`"`)
-			http.ServeContent(w, r, "", info.ModTime(), f)
+			http.ServeContent(patient{w}, r, "", info.ModTime(), f)
 		}}, nil
 	})
 }

@@ -79,7 +79,7 @@ func (e *Engine) Run(ctx context.Context, req policy.Request, io IO) (Outcome, e
 	l.complete()
 	if err := l.finish(end); err != nil {
 		err = fmt.Errorf("record run %s: %w", l.id, err)
-		errs = append(errs, err)
+		errs = append(errs, err, ErrUnrecorded)
 		if l.out.Kind == OK || l.out.Kind == Failed { // a run without a record must not look like a good one
 			l.out.Message = fmt.Sprintf("%v; the program itself ended with %s", err, l.out.Kind)
 			l.out.Kind, l.out.Reason = Error, ReasonHost

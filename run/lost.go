@@ -18,13 +18,33 @@ import (
 // HostRestarted begins the message of a run whose engine ended before it.
 const HostRestarted = "host restarted"
 
+// ErrUnrecorded is returned by [Engine.Run] for a run whose end could not be written: [Engine.EndLost] does when it can be.
+var ErrUnrecorded = errors.New("the end of the run is not recorded")
+
+// EndLost completes the record of a run of this engine whose end could not be written when it came. How it ended is lost: it
+// becomes an [Error] with what was salvaged of its output. A run that has an end, or none that began, is left as it is. The caller knows
+// that it does not run any more.
+func (e *Engine) EndLost(ctx context.Context, id string) error {
+	db, err := e.state(ctx)
+	if err != nil {
+		return err
+	}
+	entry, err := record.Get(ctx, db, id)
+	if err != nil || entry.Record.Outcome.Kind != "" {
+		return err
+	}
+	return db.Update(ctx, func(tx *sql.Tx) error {
+		return finishLost(ctx, tx, e.cfg.Home, e.cfg.Salvage, entry, "the end of the run could not be written when it came")
+	})
+}
+
 // lostEnd is what there is to say of a run whose engine is gone: it was killed, or ran into a full disk at the end.
 const lostEnd = HostRestarted + ": silk ended, or could not write, before the end of the run was recorded"
 
 // finishLost completes the record of a run whose engine is gone.
-func finishLost(ctx context.Context, tx *sql.Tx, home string, salvage Salvage, entry record.Entry) error {
+func finishLost(ctx context.Context, tx *sql.Tx, home string, salvage Salvage, entry record.Entry, message string) error {
 	now := time.Now()
-	out := Outcome{Kind: Error, Reason: ReasonHost, Message: lostEnd}
+	out := Outcome{Kind: Error, Reason: ReasonHost, Message: message}
 	r := &entry.Record
 	r.EndedAtMs = now.UnixMilli()
 	r.Outcome.Kind, r.Outcome.Reason, r.Outcome.Message = string(out.Kind), string(out.Reason), out.Message

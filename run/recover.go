@@ -130,7 +130,7 @@ func endLost(ctx context.Context, db *store.DB, home string, salvage Salvage, al
 			return err
 		}
 		for _, entry := range lost {
-			if err := finishLost(ctx, tx, home, salvage, entry); err != nil {
+			if err := finishLost(ctx, tx, home, salvage, entry, lostEnd); err != nil {
 				return err
 			}
 		}

@@ -42,6 +42,14 @@ func (s *Server) Cancel(ctx context.Context, id auth.Identity, runID string) err
 func (s *Server) endWaiting(ctx context.Context, e queue.Entry, also func(*sql.Tx) error, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
+	// Several may want to end it: a client cancels, the owner denies, time runs out. One does.
+	if !s.claim(e.Run) {
+		return nil
+	}
+	defer s.release(e.Run)
+	if now, err := s.cfg.Queue.Get(ctx, e.Run); err != nil || now.State == queue.Ended {
+		return err
+	}
 	_, req, err := decode(e)
 	if err != nil {
 		req = policy.Request{Client: policy.ClientAPI}
@@ -54,6 +62,23 @@ func (s *Server) endWaiting(ctx context.Context, e queue.Entry, also func(*sql.T
 		return err
 	}
 	return s.close(e.Run, out)
+}
+
+// claim says whether the caller is the one who ends a run that has not started; then it must release it.
+func (s *Server) claim(run string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ending[run] {
+		return false
+	}
+	s.ending[run] = true
+	return true
+}
+
+func (s *Server) release(run string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.ending, run)
 }
 
 // Input hands a piece of input to a run that was asked for with an open one. Before the run starts it waits there. When the

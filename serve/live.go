@@ -56,20 +56,25 @@ func (s *Server) lookup(id string) (*liveRun, bool) {
 
 // close publishes the end of a run and forgets its live part.
 func (s *Server) close(id string, out run.Outcome) error {
-	s.metrics.count(out)
+	s.tellEnd(id, out)
+	return s.cfg.Broker.Remove(id) // the record has the output
+}
+
+// tellEnd is close for a run whose record has no end yet: the log of its output is still needed.
+func (s *Server) tellEnd(id string, out run.Outcome) {
 	s.mu.Lock()
 	l, ok := s.live[id]
 	delete(s.live, id)
 	s.mu.Unlock()
 	if !ok {
-		return nil
+		return
 	}
+	s.metrics.count(out)
 	l.input.end()
 	if out.Kind == run.Violated {
 		l.stream.Publish(api.Frame{Type: api.FrameViolation, Rule: out.Rule, Syscall: out.Syscall, Detail: out.Argument})
 	}
 	l.stream.End(outcomeOf(out))
-	return s.cfg.Broker.Remove(id) // the record has the output
 }
 
 // inputBytes bounds what a client may send ahead of a program that does not read.

@@ -82,8 +82,10 @@ func (s *Server) endLost(ctx context.Context, e queue.Entry) error {
 		}
 	case err != nil:
 		return err
-	case entry.Record.Outcome.Kind == "":
-		return errors.New("its record has no end, though its engine is gone")
+	case entry.Record.Outcome.Kind == "": // its end could not be written when it came
+		if err := s.cfg.Engine.EndLost(ctx, e.Run); err != nil {
+			return err
+		}
 	}
 	s.dropEmpty(e.Run)
 	s.cfg.Logger.Warn("a run was running when the server before this one ended", logkey.Run, e.Run)

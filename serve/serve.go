@@ -77,6 +77,7 @@ type Server struct {
 	mu       sync.Mutex
 	live     map[string]*liveRun              // runs that have not ended: their streams, and their inputs while they run
 	sessions map[string]map[*broker.Many]bool // who watches a session
+	ending   map[string]bool                  // runs that wait and are just being ended
 }
 
 // New checks cfg. [Server.Recover] comes next, then [Server.Work].
@@ -93,7 +94,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{cfg: cfg, decided: func() {}, live: map[string]*liveRun{}, sessions: map[string]map[*broker.Many]bool{}}
+	s := &Server{cfg: cfg, decided: func() {}, live: map[string]*liveRun{}, sessions: map[string]map[*broker.Many]bool{}, ending: map[string]bool{}}
 	if cfg.Metrics == nil {
 		s.cfg.Metrics = prometheus.NewRegistry()
 	}

@@ -65,6 +65,10 @@ func (s *Server) do(ctx context.Context, e queue.Entry) error {
 	if err != nil {
 		s.cfg.Logger.Error("run", logkey.Run, e.Run, logkey.Error, err)
 	}
+	if errors.Is(err, run.ErrUnrecorded) {
+		s.tellEnd(e.Run, out) // its record gets an end when it can be written: see endLost
+		return err
+	}
 	if out.Kind == run.Error {
 		s.cfg.Logger.Error("a run ended with an error", logkey.Run, e.Run, "reason", out.Reason, "message", out.Message)
 	}

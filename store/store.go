@@ -184,10 +184,24 @@ func (db *DB) Sync() (err error) {
 	return errors.Join(f.Sync(), f.Close(), atomicfile.SyncDir(filepath.Dir(db.path)))
 }
 
-// explainedError is one that explain has worded.
-type explainedError struct{ error }
+// What is wrong with a store for the moment: whoever waits may try again.
+var (
+	ErrBusy = errors.New("another process holds the state database")
+	ErrFull = errors.New("the disk of the state database is full")
+)
 
-func (e *explainedError) Unwrap() error { return e.error }
+// explainedError is one that explain has worded.
+type explainedError struct {
+	error
+	kind error // ErrBusy, ErrFull or nil
+}
+
+func (e *explainedError) Unwrap() []error {
+	if e.kind == nil {
+		return []error{e.error}
+	}
+	return []error{e.error, e.kind}
+}
 
 // explain adds the file and what to do about it to SQLite's terse errors, once.
 func explain(path string, err error) error {
@@ -195,6 +209,7 @@ func explain(path string, err error) error {
 		return err
 	}
 	var advice string
+	var kind error
 	var e *sqlite.Error
 	switch {
 	case errors.As(err, &e):
@@ -202,13 +217,13 @@ func explain(path string, err error) error {
 		case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM:
 			advice = "; make the file and its directory writable, or set SILK_HOME to another directory"
 		case sqlite3.SQLITE_FULL:
-			advice = "; free disk space"
+			advice, kind = "; free disk space", ErrFull
 		case sqlite3.SQLITE_IOERR:
 			advice = "; is the disk full or failing?"
 		case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 			advice = "; the file is damaged: move it away, and the directory audit beside it too, and keep both; silk makes new ones"
 		case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
-			advice = "; another process holds it"
+			advice, kind = "; another process holds it", ErrBusy
 		}
 	case errors.Is(err, os.ErrPermission):
 		advice = "; make it writable, or set SILK_HOME to another directory"
@@ -216,7 +231,7 @@ func explain(path string, err error) error {
 		advice = "; the state directory does not exist"
 	}
 	if strings.Contains(err.Error(), path) {
-		return &explainedError{fmt.Errorf("state database: %w%s", err, advice)}
+		return &explainedError{fmt.Errorf("state database: %w%s", err, advice), kind}
 	}
-	return &explainedError{fmt.Errorf("state database %s: %w%s", path, err, advice)}
+	return &explainedError{fmt.Errorf("state database %s: %w%s", path, err, advice), kind}
 }

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -50,6 +52,9 @@ func (a *app) serve() (err error) {
 	c, err := a.loadConfig()
 	if err != nil {
 		return err
+	}
+	if err := enoughFiles(); err != nil {
+		return &hostError{err}
 	}
 	a.ready = c.serve.ready
 	h, err := a.openHost(false)
@@ -122,13 +127,44 @@ func (a *app) serve() (err error) {
 	s.http, err = httpapi.New(httpapi.Config{
 		Server: s.server, DB: db, Verifier: verifier, Tickets: auth.NewTickets(verifier, auth.TicketsConfig{}),
 		Metrics:  promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
-		Profiles: s.profiles, Images: s.images, Ready: func() error { return ctx.Err() },
+		Profiles: s.profiles, Images: s.images, Ready: func() error { return s.ready(ctx) },
 		Origins: s.cfg.origins, Hosts: auth.NewHosts(s.cfg.hosts...), Version: version, Logger: s.log,
 	})
 	if err != nil {
 		return err
 	}
 	return s.run(ctx)
+}
+
+// ready says why nothing can be run now, or nil.
+func (s *service) ready(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return errors.New("the server stops")
+	}
+	ask, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	return s.db.Update(ask, func(tx *sql.Tx) error { // a write, since a full disk lets reads through
+		_, err := tx.ExecContext(ask, "UPDATE sessions SET name = name WHERE id = ''")
+		return err
+	})
+}
+
+// readyTimeout is how long the database may take to answer a service that is ready.
+const readyTimeout = 3 * time.Second
+
+// minFiles is what a server needs of open files to begin with: each run has some 30 while it starts, each viewer one.
+const minFiles = 1024
+
+// enoughFiles refuses to begin what would fail at each run. Go has raised the limit as far as it may (os package).
+func enoughFiles() error {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return fmt.Errorf("read limit of open files: %w", err)
+	}
+	if limit.Max < minFiles {
+		return fmt.Errorf("at most %d files may be open; silk serve needs %d: raise the hard limit (ulimit -Hn, LimitNOFILE= of systemd)", limit.Max, minFiles)
+	}
+	return nil
 }
 
 // run opens the doors and works until ctx ends. Then nothing new is taken, what runs gets its grace and its viewers see its end,

@@ -1,0 +1,83 @@
+//go:build unix
+
+package serve_test
+
+import (
+	"database/sql"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/silk-sandbox/silk/api"
+	"github.com/silk-sandbox/silk/driver"
+	"github.com/silk-sandbox/silk/serve/servetest"
+	"github.com/silk-sandbox/silk/store"
+)
+
+// TestEndIsWrittenLater: while somebody else holds the database, or the disk is full, a run's end cannot be written. Its viewers
+// hear of it, and its record gets an end with its output when there is room again, without a restart.
+func TestEndIsWrittenLater(t *testing.T) {
+	s := servetest.New(t, servetest.Config{})
+	started, held := make(chan struct{}), make(chan struct{})
+	s.Fake.Started = func(driver.Spec) { close(started); <-held }
+	r := submit(t, s, servetest.Runner, program("print:kept\\n"))
+	<-started
+	other, err := sql.Open("sqlite", "file:"+filepath.Join(s.Home, store.FileName)+"?_txlock=immediate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	tx, err := other.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	close(held)
+	if out := end(t, s, r.ID); out.Kind != "error" || out.Reason != "host" || strings.Contains(out.Message, s.Home) {
+		t.Errorf("viewers hear of %+v", out)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for begin := time.Now(); ; <-tick.C {
+		got, err := s.Server.Run(t.Context(), servetest.Runner, r.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.State == api.StateEnded {
+			if got.Outcome.Kind != "error" {
+				t.Errorf("outcome %+v", got.Outcome)
+			}
+			break
+		}
+		if time.Since(begin) > time.Minute {
+			t.Fatalf("still %s", got.State)
+		}
+	}
+	if got := output(t, s, r.ID, "stdout"); got != "kept\n" {
+		t.Errorf("output %q", got)
+	}
+}
+
+// TestOneEnd: a run that is canceled, denied and out of time at once ends once.
+func TestOneEnd(t *testing.T) {
+	s := servetest.New(t, servetest.Config{})
+	for range 10 {
+		r := submit(t, s, servetest.Runner, wide("print:x"))
+		done := make(chan error)
+		go func() { done <- s.Server.Cancel(t.Context(), servetest.Runner, r.ID) }()
+		go func() {
+			_, err := s.Server.Decide(t.Context(), servetest.Owner, r.ID, api.DecisionRequest{Hash: r.Hash})
+			done <- err
+		}()
+		<-done // one of them may be refused: it was too late
+		<-done
+		end(t, s, r.ID)
+		var ends int
+		if err := s.DB.QueryRowContext(t.Context(), "SELECT count(*) FROM audit_events WHERE intent_id = ? AND event LIKE 'sandbox_%'", r.ID).Scan(&ends); err != nil || ends != 1 {
+			t.Errorf("%d ends, %v", ends, err)
+		}
+	}
+}
