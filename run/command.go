@@ -11,6 +11,9 @@ import (
 // maxCommandBytes bounds the command in a record: a line for people. The plan beside it has all arguments.
 const maxCommandBytes = 4 << 10
 
+// CommandOf is what req asks to run, on one printable line, as its record will have it.
+func CommandOf(req policy.Request) string { return commandText(req, req.Language) }
+
 // commandText is what req asks to run, on one printable line: the file of the code, or how it was given instead with its
 // language, or the command; then the arguments. It is quoted as a shell would want it, so that where an argument ends
 // is seen, and an argument that cannot be printed is quoted as in Go.

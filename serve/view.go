@@ -22,6 +22,7 @@ import (
 	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/queue"
 	"github.com/silk-sandbox/silk/record"
+	"github.com/silk-sandbox/silk/run"
 )
 
 // Run returns one run.
@@ -78,7 +79,7 @@ func (s *Server) runOf(ctx context.Context, e queue.Entry) (api.Run, error) {
 		return r, err
 	}
 	if _, req, err := decode(e); err == nil {
-		r.Profile = policy.ProfileFor(req)
+		r.Profile, r.Command = policy.ProfileFor(req), run.CommandOf(req)
 	}
 	if position, eta, ok := s.cfg.Queue.Position(e.Run); ok {
 		r.Position, r.EtaMs = position, max(0, eta.Milliseconds())

@@ -57,7 +57,7 @@ func (a *app) serve() (err error) {
 		return &hostError{err}
 	}
 	a.ready = c.serve.ready
-	h, err := a.openHost(false)
+	h, err := a.openHost(true) // the host's kernel watches too, where it can: a server pays for that once
 	if err != nil {
 		return err
 	}
