@@ -264,14 +264,14 @@ func TestSubmitAgain(t *testing.T) {
 
 // What only looks is asked again, a wish is not.
 func TestAskAgain(t *testing.T) {
-	asked := 0
+	var asked atomic.Int64
 	c := serverOf(t, func(w http.ResponseWriter, r *http.Request) {
-		switch asked++; {
-		case asked == 1:
+		switch n := asked.Add(1); {
+		case n == 1:
 			panic(http.ErrAbortHandler)
-		case asked == 2:
+		case n == 2:
 			answer(w, 429, api.Problem{Type: "urn:silk:rate", Title: "too many requests", RetryAfterMs: 10})
-		case r.Method == http.MethodPost || asked > 3:
+		case r.Method == http.MethodPost || n > 3:
 			t.Error("it was asked again")
 		default:
 			answer(w, 200, api.Run{ID: testRun})
@@ -280,7 +280,7 @@ func TestAskAgain(t *testing.T) {
 	if r, err := c.Run(t.Context(), testRun); err != nil || r.ID != testRun {
 		t.Errorf("got %v, %v", r, err)
 	}
-	for asked = 0; asked < 2; {
+	for asked.Store(0); asked.Load() < 2; {
 		if err := c.Input(t.Context(), testRun, api.Input{Data: "x"}); err == nil {
 			t.Error("there was no answer, and no error")
 		}

@@ -354,9 +354,14 @@ func TestLocal(t *testing.T) {
 // TestCostlyBodies: what would take gigabytes to read is refused before.
 func TestCostlyBodies(t *testing.T) {
 	s := newStand(t, servetest.Config{})
+	var unknown strings.Builder
+	for i := range 20_000 {
+		fmt.Fprintf(&unknown, `"x%d":1,`, i)
+	}
 	for name, text := range map[string]string{
 		"arguments":      `{"args":["` + strings.Repeat(`","`, 5_000_000) + `"]}`,
 		"unknown":        `{` + strings.Repeat(`"x":1,`, 3_000_000) + `"y":1}`,
+		"a few unknown":  `{` + unknown.String() + `"y":1}`,
 		"nested":         strings.Repeat("[", 5_000_000),
 		"many and short": `{"args":[` + strings.Repeat(`"",`, 100_000) + `""]}`,
 	} {

@@ -128,6 +128,9 @@ func (a answer) after(d time.Duration) answer {
 	return a
 }
 
+// maxFaults bounds how many faults of one request are told.
+const maxFaults = 20
+
 // maxShown bounds what is repeated of a request in the answer about it.
 const maxShown = 200
 
@@ -142,10 +145,16 @@ func humaError(status int, message string, errs ...error) huma.StatusError {
 		if err == nil {
 			continue
 		}
-		f := api.FieldError{Detail: err.Error()}
+		if len(p.Errors) == maxFaults {
+			p.Errors = append(p.Errors, api.FieldError{Detail: "and more of the kind"})
+			break
+		}
+		var f api.FieldError
 		var d huma.ErrorDetailer
-		if errors.As(err, &d) {
+		if errors.As(err, &d) { // whose own text has the whole value, which may be long, and there may be many of them
 			f = api.FieldError{Field: d.ErrorDetail().Location, Detail: d.ErrorDetail().Message}
+		} else {
+			f.Detail = err.Error()
 		}
 		if len(f.Detail) > maxShown {
 			f.Detail = strings.ToValidUTF8(f.Detail[:maxShown], "") + "..."
