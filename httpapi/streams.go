@@ -221,6 +221,11 @@ func (h *handler) commands(ctx context.Context, conn *websocket.Conn, id auth.Id
 		if run != "" {
 			c.Run = run
 		}
+		if c.Type != "stdin" { // whose bytes wait for the program
+			if err := h.pace(ctx, id); err != nil {
+				return err
+			}
+		}
 		err = h.command(ctx, id, c)
 		var invalid *serve.InvalidError
 		switch {
@@ -228,6 +233,23 @@ func (h *handler) commands(ctx context.Context, conn *websocket.Conn, id auth.Id
 			return err
 		case errors.As(err, &invalid):
 			return &commandError{invalid.Error()}
+		}
+	}
+}
+
+// pace makes a client that asks too often wait.
+func (h *handler) pace(ctx context.Context, id auth.Identity) error {
+	for {
+		ok, after := h.requests.Allow(id.Token)
+		if ok {
+			return nil
+		}
+		timer := time.NewTimer(after)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
 		}
 	}
 }
