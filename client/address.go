@@ -37,7 +37,7 @@ func parseAddress(cfg Config) (address, error) {
 		if errors.As(err, &at) { // its text may have a password
 			err = at.Err
 		}
-		return a, fmt.Errorf("read the server's address: %w", err)
+		return a, fmt.Errorf("read the server's address: %w (it is http://HOST:PORT, https://HOST:PORT or unix:///PATH)", err)
 	}
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Opaque != "" {
 		return a, errors.New("the server's address is http://HOST:PORT, https://HOST:PORT or unix:///PATH, and nothing else: no user, no query")

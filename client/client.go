@@ -8,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"mime"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/silk-sandbox/silk/api"
@@ -150,6 +152,9 @@ func (c *Client) unreached(ctx context.Context, err error) error {
 	var at *url.Error
 	if errors.As(err, &at) {
 		err = at.Err
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("reach the server %s: %w (is silk serve running there?)", c.name, err)
 	}
 	return fmt.Errorf("reach the server %s: %w", c.name, err)
 }

@@ -125,7 +125,9 @@ func isLocal(r *http.Request) bool {
 }
 
 // refuse answers with a problem.
-func (h *handler) refuse(w http.ResponseWriter, err error) {
+func (h *handler) refuse(w http.ResponseWriter, err error) { refuse(w, err) }
+
+func refuse(w http.ResponseWriter, err error) {
 	a, ok := err.(answer) //nolint:errorlint // it is one, or a bug
 	if !ok {
 		a = problem(http.StatusInternalServerError, "host", "the server could not do it; its log says why", "")
@@ -152,3 +154,36 @@ func (h *handler) recover(w http.ResponseWriter, r *http.Request) {
 	h.cfg.Logger.ErrorContext(r.Context(), "panic during a request", logkey.Panic, p, logkey.Stack, string(debug.Stack()))
 	h.refuse(w, problem(http.StatusInternalServerError, "host", "the server has a bug; its log says more", ""))
 }
+
+// known answers what the API does not have as it answers everything: with problem details.
+func known(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		standard, pattern := mux.Handler(r)
+		if pattern != "" {
+			mux.ServeHTTP(w, r)
+			return
+		}
+		said := &statusOnly{header: http.Header{}}
+		standard.ServeHTTP(said, r)
+		switch said.status {
+		case http.StatusNotFound:
+			refuse(w, problem(http.StatusNotFound, "not-found", "there is no such thing", "/docs describes what there is"))
+		case http.StatusMethodNotAllowed:
+			a := problem(http.StatusMethodNotAllowed, "method", "there is no such operation", "it has "+said.header.Get("Allow"))
+			a.headers.Set("Allow", said.header.Get("Allow"))
+			refuse(w, a)
+		default: // a redirect to the same path, cleaned
+			mux.ServeHTTP(w, r)
+		}
+	})
+}
+
+// statusOnly hears what a handler would say.
+type statusOnly struct {
+	header http.Header
+	status int
+}
+
+func (s *statusOnly) Header() http.Header         { return s.header }
+func (s *statusOnly) Write(b []byte) (int, error) { return len(b), nil }
+func (s *statusOnly) WriteHeader(status int)      { s.status = status }

@@ -78,7 +78,7 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	mux := http.NewServeMux()
 	h.register(mux)
-	return h.front(mux), nil
+	return h.front(known(mux)), nil
 }
 
 // HTTPServer is an http.Server for the handler with limits against slow clients. The caller sets Addr and listens.

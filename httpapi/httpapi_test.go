@@ -271,6 +271,8 @@ func TestProblems(t *testing.T) {
 		{"an unknown parameter", call{role: auth.Owner, path: "/v1/runs?statee=ended"}, 422, "invalid", "query.statee"},
 		{"a page that is too long", call{role: auth.Owner, path: "/v1/runs?limit=501"}, 422, "invalid", "query.limit"},
 		{"a cursor of another list", call{role: auth.Owner, path: "/v1/audit?cursor=x"}, 422, "invalid", "query.cursor"},
+		{"an unknown path", call{role: auth.Owner, path: "/v2/runs"}, 404, "not-found", ""},
+		{"an unknown method", call{role: auth.Owner, method: "DELETE", path: "/v1/runs"}, 405, "method", ""},
 		{"a form", call{role: auth.Owner, method: "POST", path: "/v1/runs", body: `a=b`, headers: map[string]string{"Content-Type": "application/x-www-form-urlencoded"}}, 415, "http", "body"},
 		{"a page of another origin", call{role: auth.Owner, path: "/v1/runs", headers: map[string]string{"Origin": "https://evil.example"}}, 403, "origin", ""},
 		{"another host's name", call{role: auth.Owner, path: "/v1/runs", headers: map[string]string{"Host": "evil.example"}}, 421, "host-header", ""},

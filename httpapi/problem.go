@@ -54,6 +54,14 @@ var kinds = []struct {
 	{context.DeadlineExceeded, http.StatusServiceUnavailable, "slow", "it took too long"},
 }
 
+// hints say what to do, where the error itself does not.
+var hints = map[string]string{
+	"unauthorized": "send the header Authorization: Bearer TOKEN; `silk token new NAME` makes a token",
+	"key-reused":   "choose another key for another request",
+	"own-request": "the token that asked does not decide: decide with an owner's token; what was asked over the socket is decided over the port, or over " +
+		"the socket where the configuration has serve: own_local",
+}
+
 // problemOf turns an error into what the client is told. What is not in the table is the server's fault: it is logged, and
 // the client learns no more than that, since its text may name paths of the host.
 func (h *handler) problemOf(ctx context.Context, err error) error {
@@ -94,7 +102,11 @@ func (h *handler) problemOf(ctx context.Context, err error) error {
 	}
 	for _, k := range kinds {
 		if errors.Is(err, k.is) {
-			return problem(k.status, k.kind, k.title, err.Error())
+			detail := err.Error()
+			if more, ok := hints[k.kind]; ok {
+				detail = more
+			}
+			return problem(k.status, k.kind, k.title, detail)
 		}
 	}
 	h.cfg.Logger.ErrorContext(ctx, "answer a request", logkey.Error, err)
@@ -138,6 +150,9 @@ const maxShown = 200
 // be one.
 func humaError(status int, message string, errs ...error) huma.StatusError {
 	p := problem(status, "invalid", "the request cannot be read", message)
+	if status == http.StatusUnsupportedMediaType {
+		p.Detail = "send JSON, with the header Content-Type: application/json"
+	}
 	if status != http.StatusUnprocessableEntity {
 		p.Type, p.Title = "urn:silk:http", strings.ToLower(cmp.Or(http.StatusText(status), "error"))
 	}

@@ -22,7 +22,7 @@ import (
 
 // Errors that doors turn into answers of their own.
 var (
-	ErrNotFound = errors.New("no such run")                                // or one that the identity may not see
+	ErrNotFound = errors.New("not found")                                  // or it is one that the identity may not see
 	ErrState    = errors.New("the run is not in a state that allows this") // input to a run that has ended, say
 )
 

@@ -135,7 +135,11 @@ func (db *DB) Path() string { return db.path }
 // Update calls change in a transaction that holds the write lock from its beginning (BEGIN IMMEDIATE), so what change
 // reads stays true until the commit, also against other processes. It commits if change returns nil.
 func (db *DB) Update(ctx context.Context, change func(tx *sql.Tx) error) (err error) {
-	defer func() { err = explain(db.path, err) }()
+	defer func() {
+		if errors.As(err, new(*sqlite.Error)) { // what else change says is about what it changed
+			err = explain(db.path, err)
+		}
+	}()
 	select {
 	case db.write <- struct{}{}:
 		defer func() { <-db.write }()

@@ -60,6 +60,9 @@ func problemText(p *api.Problem) string {
 	text := p.Detail
 	if p.Type == "urn:silk:unauthorized" || p.Type == "urn:silk:forbidden" {
 		text = "the server refuses the token: " + p.Title
+		if p.Type == "urn:silk:unauthorized" {
+			text += " (SILK_TOKEN or --token-file gives one; silk token new NAME makes one on the server)"
+		}
 	}
 	for _, e := range p.Errors {
 		fault := e.Detail

@@ -238,7 +238,7 @@ func (s *service) listen() (doors []door, err error) {
 			return doors, nil
 		}
 		if l, err = net.Listen("tcp", s.cfg.listen); err != nil { //nolint:noctx // it does not wait
-			return doors, err
+			return doors, fmt.Errorf("%w (serve: listen: of the configuration is HOST:PORT, another one, or \"\" for the socket alone)", err)
 		}
 		ports = append(ports, l)
 	}

@@ -14,7 +14,7 @@ What it accepts it finishes: what waited when it was ended waits again when it i
 
 The API is described at /docs.`,
 		Example: `  silk serve
-  curl --unix-socket /var/lib/silk/silk.sock http://localhost/v1/runs -d '{"language":"python","code":"print(6*7)"}'`,
+  curl --unix-socket /var/lib/silk/silk.sock http://localhost/v1/runs -H 'Content-Type: application/json' -d '{"language":"python","code":"print(6*7)"}'`,
 		Args: needArgs(0, 0, "no arguments"),
 		RunE: func(*cobra.Command, []string) error { return a.serve() },
 	}
