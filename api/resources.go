@@ -26,6 +26,7 @@ type Approval struct {
 	Code          string          `json:"code,omitempty" doc:"With invisible characters shown"`
 	Omitted       string          `json:"omitted,omitempty" doc:"Why code is not the whole code"`
 	Files         []ApprovalFile  `json:"files,omitempty" doc:"What else the program gets"`
+	Warnings      []string        `json:"warnings,omitempty" doc:"What is strange about code"`
 	Diff          string          `json:"diff,omitempty" doc:"To the last approved version"`
 	RequestedAtMs int64           `json:"requested_at_ms"`
 	ExpiresAtMs   int64           `json:"expires_at_ms" doc:"Without a decision it is denied then"`

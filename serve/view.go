@@ -279,8 +279,11 @@ func (s *Server) Approval(ctx context.Context, id auth.Identity, runID string) (
 		return api.Approval{}, err
 	}
 	out := approvalOf(a)
-	before, _, err := approval.Previous(ctx, s.cfg.DB, a) // without one all is new, and what is strange in it is said
-	out.Diff = approval.Diff(before, a)
+	before, ok, err := approval.Previous(ctx, s.cfg.DB, a)
+	if ok {
+		out.Diff = approval.Diff(before, a)
+	}
+	out.Warnings = approval.Warnings(a.Code)
 	return out, err
 }
 

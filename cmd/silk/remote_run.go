@@ -74,7 +74,7 @@ func (r *remoteRun) finish(end api.Outcome, err error) error {
 	if outcome.Kind == run.Violated && !c.alerts.quiet {
 		r.alert(outcome, plan.Profile)
 	}
-	unsaid := a.show(f, outcome, told{plan: plan, guessed: f.guessed, alerted: !c.alerts.quiet}, lost)
+	unsaid := a.show(f, outcome, told{plan: plan, guessed: f.guessed, remote: true, alerted: !c.alerts.quiet}, lost)
 	if r.gaps != nil {
 		a.errorf("the output is not whole: %v", r.gaps)
 	}

@@ -161,7 +161,7 @@ func TestRemoteRun(t *testing.T) {
 		{"the environment", "", []string{"--env", "A=b", "--", "fake", "env"}, 0, "HOME=/workspace\nA=b\n", ""},
 		{"a driver that is not there", "", []string{"--driver", "nope", "--", "fake"}, 125, "", `there is no driver "nope"`},
 		{"an environment that makes no sense", "", []string{"--env", "1=2", "--", "fake"}, 125, "", "silk: error: "},
-		{"artifacts that are not kept", "", []string{"--", "fake", "write:a=1"}, 0, "", "silk: 1 artifact was not kept; --artifacts DIR receives it\n"},
+		{"artifacts that are not kept", "", []string{"--", "fake", "write:a=1"}, 0, "", "silk: the server has 1 artifact; --artifacts DIR receives a copy\n"},
 		{"network that is refused", "", []string{"--net", "allow", "--", "fake"}, 126, "", "silk: denied by rule network: "},
 		{"more output than is kept", "", []string{"--", "fake", "flood:100000"}, 0, strings.Repeat("0123456789", 10000), ""},
 	} {

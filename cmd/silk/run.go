@@ -138,7 +138,7 @@ func (a *app) show(f *runFlags, o run.Outcome, t told, lost error) (err error) {
 		return err
 	}
 	if f.artifacts == "" {
-		if note := notKept(o.Artifacts); note != "" {
+		if note := notKept(o.Artifacts, t.remote); note != "" {
 			a.errorf("%s", note)
 		}
 		return nil

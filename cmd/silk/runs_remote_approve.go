@@ -154,7 +154,7 @@ func (a *app) showApproval(w api.Approval) error {
 			return err
 		}
 	}
-	parts := []struct{ title, text string }{{"code", w.Code}, {"not shown of the code", w.Omitted}}
+	parts := []struct{ title, text string }{{"code", w.Code}, {"not shown of the code", w.Omitted}, {"strange about the code", strings.Join(w.Warnings, "\n")}}
 	for _, f := range w.Files {
 		about := fmt.Sprintf("%d bytes%s%s%s", f.Bytes, map[bool]string{true: ", executable"}[f.Executable], tail(", sha256 ", f.SHA256), tail("; not whole: ", f.Omitted))
 		parts = append(parts, struct{ title, text string }{printable(f.Name) + " (" + oneLine(about) + ")", or(f.Text, "(no text)")})

@@ -15,6 +15,7 @@ import (
 
 // told is what the user asked for, as far as it changes what a run's end means to them.
 type told struct {
+	remote  bool        // it ran in a server
 	plan    policy.Plan // zero if it was refused
 	guessed string      // the language that code got because nothing named one
 	alerted bool        // a violation has been told on stderr
@@ -171,17 +172,21 @@ func times(n int64) string {
 }
 
 // notKept says what a run without --artifacts could have left with it.
-func notKept(artifacts []run.Artifact) string {
+func notKept(artifacts []run.Artifact, remote bool) string {
 	n := 0
 	for _, a := range artifacts {
 		if a.Omitted == "" && a.Type == "file" {
 			n++
 		}
 	}
-	switch n {
-	case 0:
+	switch {
+	case n == 0:
 		return ""
-	case 1:
+	case remote && n == 1:
+		return "the server has 1 artifact; --artifacts DIR receives a copy"
+	case remote:
+		return fmt.Sprintf("the server has %d artifacts; --artifacts DIR receives copies", n)
+	case n == 1:
 		return "1 artifact was not kept; --artifacts DIR receives it"
 	}
 	return fmt.Sprintf("%d artifacts were not kept; --artifacts DIR receives them", n)

@@ -82,7 +82,7 @@ func TestNotKept(t *testing.T) {
 		"1 artifact was not kept; --artifacts DIR receives it":     {large, file, link},
 		"2 artifacts were not kept; --artifacts DIR receives them": {file, file, large},
 	} {
-		if got := notKept(artifacts); got != want {
+		if got := notKept(artifacts, false); got != want {
 			t.Errorf("%d artifacts: %q, want %q", len(artifacts), got, want)
 		}
 	}

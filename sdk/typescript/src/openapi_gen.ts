@@ -447,6 +447,8 @@ export interface components {
              * @description Of a grant: the same request needs no other until then
              */
             valid_until_ms?: number;
+            /** @description What is strange about code */
+            warnings?: string[];
         };
         ApprovalFile: {
             /** Format: int64 */

@@ -80,6 +80,7 @@ export const approval = object<Approval>({
   code: optional(string),
   files: optional(array(approvalFile)),
   omitted: optional(string),
+  warnings: optional(array(string)),
   diff: optional(string),
   requested_at_ms: integer,
   expires_at_ms: integer,
