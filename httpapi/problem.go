@@ -57,6 +57,7 @@ var kinds = []struct {
 // hints say what to do, where the error itself does not.
 var hints = map[string]string{
 	"unauthorized": "send the header Authorization: Bearer TOKEN; `silk token new NAME` makes a token",
+	"stopping":     "the server stops; try again in a moment",
 	"key-reused":   "choose another key for another request",
 	"own-request": "the token that asked does not decide: decide with an owner's token; what was asked over the socket is decided over the port, or over " +
 		"the socket where the configuration has serve: own_local",

@@ -27,6 +27,8 @@ func judge(exit driver.Exit, waitErr, cause error, limits profile.Limits) Outcom
 		return Outcome{Kind: Timeout, Message: fmt.Sprintf("the time limit of %v ended the run", limits.Timeout)}
 	case exit.Killed && errors.Is(cause, errStdin):
 		return Outcome{Kind: Error, Reason: ReasonHost, Message: cause.Error()}
+	case exit.Killed && errors.Is(cause, ErrHostStops):
+		return Outcome{Kind: Error, Reason: ReasonHost, Message: HostRestarted + ": the server was ended while the run was running"}
 	case exit.Killed && cause != nil:
 		return Outcome{Kind: Canceled, Message: "the run was canceled"}
 	case waitErr != nil:

@@ -18,6 +18,9 @@ import (
 // HostRestarted begins the message of a run whose engine ended before it.
 const HostRestarted = "host restarted"
 
+// ErrHostStops is the cause with which a server ends the context of runs that it cannot let go on: not the client's doing.
+var ErrHostStops = errors.New("the server stops")
+
 // ErrUnrecorded is returned by [Engine.Run] for a run whose end could not be written: [Engine.EndLost] does when it can be.
 var ErrUnrecorded = errors.New("the end of the run is not recorded")
 

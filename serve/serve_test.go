@@ -377,6 +377,37 @@ func TestPositions(t *testing.T) {
 	}
 }
 
+// TestServerStops: a run that a server does not let end is no client's doing.
+func TestServerStops(t *testing.T) {
+	s := servetest.New(t, servetest.Config{})
+	r := submit(t, s, servetest.Runner, program("print:started\\n", "sleep"))
+	v, err := s.Server.Stream(t.Context(), servetest.Runner, r.ID, broker.Cursor{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last api.Frame
+	for stopped := false; ; {
+		text, err := v.Next(t.Context())
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = api.Frame{}
+		if err := json.Unmarshal(text, &last); err != nil {
+			t.Fatal(err)
+		}
+		if last.Type == api.FrameOutput && !stopped {
+			stopped = true
+			s.Stop()
+		}
+	}
+	if out := last.Outcome; out == nil || out.Kind != "error" || out.Reason != "host" || !strings.Contains(out.Message, "the server was ended") {
+		t.Errorf("outcome %+v", out)
+	}
+}
+
 func TestInput(t *testing.T) {
 	s := servetest.New(t, servetest.Config{})
 	in := program("cat")

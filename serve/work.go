@@ -61,6 +61,8 @@ func (s *Server) do(ctx context.Context, e queue.Entry) error {
 		l.setSize(run.Size{Columns: in.Terminal.Columns, Rows: in.Terminal.Rows})
 		io.Resize = l.resize
 	}
+	ctx, stop := hostStops(ctx)
+	defer stop()
 	out, err := s.cfg.Engine.Run(ctx, req, io)
 	if err != nil {
 		s.cfg.Logger.Error("run", logkey.Run, e.Run, logkey.Error, err)
@@ -73,6 +75,22 @@ func (s *Server) do(ctx context.Context, e queue.Entry) error {
 		s.cfg.Logger.Error("a run ended with an error", logkey.Run, e.Run, "reason", out.Reason, "message", out.Message)
 	}
 	return s.end(ctx, e.Run, out)
+}
+
+// hostStops returns a context that tells the engine in its own words that the server stops.
+func hostStops(ctx context.Context) (context.Context, context.CancelFunc) {
+	engine, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		cause := context.Cause(ctx)
+		if errors.Is(cause, queue.ErrStopped) {
+			cause = run.ErrHostStops
+		}
+		cancel(cause)
+	})
+	return engine, func() {
+		stop()
+		cancel(nil)
+	}
 }
 
 // inputOf is what the program reads: the input that came with the request, or what clients send while it runs.

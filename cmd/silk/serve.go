@@ -197,6 +197,10 @@ func (s *service) work(ctx, open context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(open, stop)()
+	defer context.AfterFunc(ctx, func() {
+		_, running := s.queue.Depth()
+		s.log.Info("stopping", "running", running, "grace", s.cfg.grace.String())
+	})()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.server.Work(ctx) })
 	group.Go(func() error { return s.server.Expire(ctx) })
@@ -287,6 +291,7 @@ const drainTimeout = 5 * time.Second
 
 // answer answers at a door until ctx ends.
 func (s *service) answer(ctx context.Context, d door) error {
+	d.server.ErrorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelWarn)
 	served := make(chan error, 1)
 	go func() { served <- d.server.Serve(d.Listener) }()
 	select {

@@ -123,6 +123,9 @@ func (s *Stand) Work() {
 	go func() { s.done <- s.Server.Expire(ctx) }()
 }
 
+// Stop ends the work as SIGTERM does, and does not wait for it.
+func (s *Stand) Stop() { s.stop() }
+
 // Close ends the stand, once, as SIGTERM ends a server without grace.
 func (s *Stand) Close() {
 	if s.stop != nil {
