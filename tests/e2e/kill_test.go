@@ -47,14 +47,14 @@ var victims = [][]string{
 	{"sh", "-c", "head -c 20000000 /dev/zero > big"},
 }
 
-// ends are the ways in which runs are ended.
+// ends are the ways in which runs are ended. Each says whether there was something to end.
 var ends = []struct {
 	name string
-	act  func(t *testing.T, s silk, pid int)
+	act  func(t *testing.T, s silk, pid int) (hit bool)
 }{
-	{"kill silk", func(t *testing.T, _ silk, pid int) { signal(t, pid, syscall.SIGKILL) }},
-	{"kill silk", func(t *testing.T, _ silk, pid int) { signal(t, pid, syscall.SIGKILL) }}, // twice as often
-	{"kill the sandbox kernel", func(t *testing.T, s silk, _ int) {
+	{"kill silk", signals(syscall.SIGKILL)},
+	{"kill silk", signals(syscall.SIGKILL)}, // twice as often
+	{"kill the sandbox kernel", func(t *testing.T, s silk, _ int) bool {
 		pids, err := sentriesOf(s.home)
 		if err != nil {
 			t.Error(err)
@@ -62,9 +62,17 @@ var ends = []struct {
 		for _, pid := range pids {
 			signal(t, pid, syscall.SIGKILL)
 		}
+		return len(pids) > 0
 	}},
-	{"interrupt", func(t *testing.T, _ silk, pid int) { signal(t, pid, syscall.SIGINT) }},
-	{"terminate", func(t *testing.T, _ silk, pid int) { signal(t, pid, syscall.SIGTERM) }},
+	{"interrupt", signals(syscall.SIGINT)},
+	{"terminate", signals(syscall.SIGTERM)},
+}
+
+func signals(sig syscall.Signal) func(*testing.T, silk, int) bool {
+	return func(t *testing.T, _ silk, pid int) bool {
+		signal(t, pid, sig)
+		return true
+	}
 }
 
 // TestRandomKills ends runs at random moments of their lives. Each sandbox is gone soon after, silk itself never hangs,
@@ -105,7 +113,7 @@ func TestRandomKills(t *testing.T) {
 const soon = 10 * time.Second
 
 // endOne starts one victim, ends it, and waits until silk and its sandbox are gone.
-func endOne(t *testing.T, s silk, victim []string, after time.Duration, act func(*testing.T, silk, int)) (took time.Duration, err error) {
+func endOne(t *testing.T, s silk, victim []string, after time.Duration, act func(*testing.T, silk, int) bool) (took time.Duration, err error) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("silk did not end by itself"))
 	defer cancel()
 	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
@@ -128,8 +136,8 @@ func endOne(t *testing.T, s silk, victim []string, after time.Duration, act func
 	case <-moment.C:
 	}
 	begun := time.Now()
-	act(t, s, cmd.Process.Pid)
-	if after < 100*time.Millisecond { // the sandbox kernel may not have been there yet: then silk goes on
+	hit := act(t, s, cmd.Process.Pid)
+	if !hit || after < 100*time.Millisecond { // the sandbox kernel was not there yet, or had not begun: then silk goes on
 		again := time.AfterFunc(2*time.Second, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
 		defer again.Stop()
 	}
