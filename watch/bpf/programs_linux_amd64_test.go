@@ -178,9 +178,16 @@ var at = minus1 - 99 // AT_FDCWD, openat(2)
 // inet is a struct sockaddr_in, ip(7): 192.0.2.1:443.
 var inet = [16]byte{unix.AF_INET, 0, 443 >> 8, 443 & 0xff, 192, 0, 2, 1}
 
+// init keeps a program's main goroutine on the process's first thread, where it is until init has ended: what the programs call
+// there and what they call from another thread are told apart by it.
+func init() {
+	if os.Getenv(envProgram) != "" {
+		runtime.LockOSThread()
+	}
+}
+
 func TestMain(m *testing.M) {
 	if program := programs[os.Getenv(envProgram)]; program != nil {
-		runtime.LockOSThread()
 		ready := make(chan struct{})
 		go func() {
 			runtime.LockOSThread()
