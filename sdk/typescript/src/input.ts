@@ -77,7 +77,7 @@ export class Input {
 
   /** Whether a piece was refused because the program has not read those before: the run goes on, and there is no other reason. */
   async #isFull(err: unknown): Promise<boolean> {
-    if (!(err instanceof SilkProblem) || err.kind !== "state" || !err.detail.includes("has not read")) return false;
+    if (!(err instanceof SilkProblem) || err.kind !== "input-full") return false;
     const run = await this.#http.json({ method: "GET", path: `v1/runs/${this.#run}`, signal: this.#signal, again: true }, decodeRun);
     return run.state !== "ended";
   }

@@ -285,8 +285,8 @@ test("commands go over the socket while there is one, else over HTTP", () => {
 
 test("input that the server has no room for is sent again; other refusals are errors, and do not stop what follows", () =>
   withServer([], async (server) => {
-    const state = (detail: string): object => ({ type: "urn:silk:state", title: "state", status: 409, detail });
-    const answers = [{ status: 409, body: state("the program has not read the bytes before") }, { status: 204 }, { status: 409, body: state("its input has ended") }, { status: 204 }];
+    const refusal = (kind: string): object => ({ type: `urn:silk:${kind}`, title: kind, status: 409 });
+    const answers = [{ status: 409, body: refusal("input-full") }, { status: 204 }, { status: 409, body: refusal("state") }, { status: 204 }];
     server.route = ({ path, method }) => {
       if (method === "GET") return { status: 200, body: { run: runID, state: "running", profile: "p", client: "api", accepted_at_ms: 1 } };
       return path.endsWith("/stdin") ? answers.shift() : undefined;
