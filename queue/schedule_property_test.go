@@ -89,10 +89,9 @@ func TestScheduleProperties(t *testing.T) {
 			"step":   func(*rapid.T) { y.step() },
 			"settle": func(*rapid.T) { y.settle() },
 			"finish": func(t *rapid.T) {
-				if len(y.running) == 0 {
-					t.Skip("none runs")
+				if len(y.running) > 0 {
+					y.finish(rapid.SampledFrom(y.running).Draw(t, "run"))
 				}
-				y.finish(rapid.SampledFrom(y.running).Draw(t, "run"))
 			},
 			"cancel": func(t *rapid.T) {
 				var all []string
@@ -102,7 +101,7 @@ func TestScheduleProperties(t *testing.T) {
 					}
 				}
 				if len(all) == 0 {
-					t.Skip("none waits")
+					return // none waits
 				}
 				run := rapid.SampledFrom(all).Draw(t, "run")
 				token := y.tokens[run]
