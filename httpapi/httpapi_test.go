@@ -422,4 +422,10 @@ func TestBadCredentialsSlowDown(t *testing.T) {
 	if last != 429 {
 		t.Errorf("after 30 bad attempts: %d", last)
 	}
+	if resp, text := s.do(call{role: auth.Runner, path: "/v1/runs"}); resp.StatusCode != 200 {
+		t.Errorf("good credentials from the same address: %d %s", resp.StatusCode, text)
+	}
+	if resp, text := s.do(call{path: "/v1/runs"}); resp.StatusCode != 401 {
+		t.Errorf("no credentials, as a page's picture has none: %d %s", resp.StatusCode, text)
+	}
 }

@@ -245,6 +245,17 @@ func TestAPITour(t *testing.T) {
 	}
 }
 
+// TestServeRefusesFewFiles: a server that could not run anything does not begin.
+func TestServeRefusesFewFiles(t *testing.T) {
+	s := newServer(t, "")
+	cmd := s.command(t.Context(), "serve")
+	cmd.Args = []string{"sh", "-c", `ulimit -n 64 && exec "$0" serve`, cmd.Path}
+	cmd.Path = "/bin/sh"
+	if out, err := cmd.CombinedOutput(); err == nil || !bytes.Contains(out, []byte("silk serve needs 1024")) {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 // TestServiceManager: systemd's protocol: a passed socket, READY, the watchdog, STOPPING (sd_notify(3), sd_listen_fds(3)).
 func TestServiceManager(t *testing.T) {
 	s := newServer(t, "")
