@@ -36,6 +36,7 @@ type Frame struct {
 	Profile  string `json:"profile,omitempty"`
 	Driver   string `json:"driver,omitempty"`
 	TailFrom *Tail  `json:"tail_from,omitempty"` // offsets at which the output that follows begins
+	Followed bool   `json:"followed,omitempty"`  // the program waits for this viewer, who sends acks
 
 	// Of output: a piece of one channel. Pieces of one channel follow each other without a gap, unless a gap frame says so.
 	Seq     uint64 `json:"seq,omitempty"`   // common to both channels of a run, from 1; grows, but not by one where pieces were joined
@@ -95,10 +96,14 @@ func (f *Frame) Bytes() ([]byte, error) {
 // Command is one message of a client to the server, on the same WebSocket. Unknown types are answered by closing the connection
 // with status 1003 (RFC 6455 section 7.4.1).
 type Command struct {
-	Type    string `json:"type"`          // stdin, stdin_end, resize, cancel
+	Type    string `json:"type"`          // stdin, stdin_end, resize, cancel, ack
 	Run     string `json:"run,omitempty"` // needed on the stream of a session
 	Data    string `json:"data,omitempty"`
 	B64     string `json:"b64,omitempty"`
 	Columns uint16 `json:"columns,omitempty"`
 	Rows    uint16 `json:"rows,omitempty"`
+
+	// Of ack: how many bytes of each channel have arrived, so that the program may go on. See Followed of Frame.
+	Stdout int64 `json:"stdout,omitempty"`
+	Stderr int64 `json:"stderr,omitempty"`
 }

@@ -50,6 +50,10 @@ type Config struct {
 	// means 64 MiB.
 	KeepBytes int64
 
+	// FollowIdle is how long a program that can print no more waits for a follower that takes nothing; FollowAway for one that is
+	// not connected. 0: 30 s and 10 s. See [Broker.Follow].
+	FollowIdle, FollowAway time.Duration
+
 	// Logger is for operators. nil discards. Output is never logged.
 	Logger *slog.Logger
 }
@@ -60,6 +64,12 @@ func (c Config) withDefaults() Config {
 	}
 	if c.KeepBytes == 0 {
 		c.KeepBytes = defaultKeepBytes
+	}
+	if c.FollowIdle == 0 {
+		c.FollowIdle = defaultFollowIdle
+	}
+	if c.FollowAway == 0 {
+		c.FollowAway = defaultFollowAway
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -208,16 +218,23 @@ func (b *Broker) retire(s *Stream) {
 		return
 	}
 	b.ended = append(b.ended, s)
-	s.leave = time.AfterFunc(b.config.Keep, func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.drop(s)
-	})
+	s.leave = time.AfterFunc(b.config.Keep, func() { b.expire(s) })
 	s.bytes = s.memory()
 	b.kept += s.bytes
 	for len(b.ended) > 1 && (b.kept > b.config.KeepBytes || len(b.ended) > maxEnded) {
 		b.drop(b.ended[0])
 	}
+}
+
+// expire forgets a stream whose time is over, unless its follower is still reading.
+func (b *Broker) expire(s *Stream) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s.behind() {
+		s.leave.Reset(b.config.Keep)
+		return
+	}
+	b.drop(s)
 }
 
 // drop forgets a stream. Its viewers go on to its end. b.mu is held.
@@ -250,11 +267,12 @@ type Stats struct {
 	Bytes     int64 // of output, published
 	Gaps      int64 // frames that told a viewer of lost bytes
 	GapBytes  int64 // told as lost, over all viewers
+	Held      int64 // times that a program had to wait for its follower
 	LogFaults int64 // logs that ended early
 }
 
 type counters struct {
-	viewers, frames, bytes, gaps, gapBytes, logFaults atomic.Int64
+	viewers, frames, bytes, gaps, gapBytes, held, logFaults atomic.Int64
 }
 
 // Stats returns the numbers of this moment.
@@ -265,7 +283,7 @@ func (b *Broker) Stats() Stats {
 	c := &b.stats
 	return Stats{
 		Streams: n, Viewers: c.viewers.Load(), Frames: c.frames.Load(), Bytes: c.bytes.Load(),
-		Gaps: c.gaps.Load(), GapBytes: c.gapBytes.Load(), LogFaults: c.logFaults.Load(),
+		Gaps: c.gaps.Load(), GapBytes: c.gapBytes.Load(), Held: c.held.Load(), LogFaults: c.logFaults.Load(),
 	}
 }
 

@@ -40,7 +40,7 @@ func (m *Many) Add(run string, cursor Cursor) error {
 	if err := m.reserve(run); err != nil {
 		return err
 	}
-	v, err := m.broker.attach(run, cursor, m) // takes the lock of a stream, under which wake takes ours
+	v, err := m.broker.attach(run, cursor, viewing{many: m}) // takes the lock of a stream, under which wake takes ours
 	m.mu.Lock()
 	reserved, ok := m.views[run]
 	ok = ok && reserved == nil

@@ -34,12 +34,16 @@ func (r *ring) end() uint64 { return r.first + uint64(len(r.entries)) }
 
 func (r *ring) at(number uint64) *entry { return &r.entries[number-r.first] }
 
-// push adds a frame and drops the oldest ones beyond the limit, but never the new one.
+// push adds a frame.
 func (r *ring) push(e entry) {
 	r.entries = append(r.entries, e)
 	r.bytes += len(e.frame) + entryBytes
+}
+
+// trim drops the oldest frames beyond the limit, up to the first one that is not spare, but never the newest.
+func (r *ring) trim(spare func(*entry) bool) {
 	drop := 0
-	for r.bytes > r.max && drop < len(r.entries)-1 {
+	for r.bytes > r.max && drop < len(r.entries)-1 && spare(&r.entries[drop]) {
 		e := &r.entries[drop]
 		r.bytes -= len(e.frame) + entryBytes
 		r.log = e.log

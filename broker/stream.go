@@ -16,8 +16,8 @@ const (
 	stateEnded   = "ended"
 )
 
-// Stream is the writer's side of one run. Its methods never wait for viewers, only for a write into the page cache, and
-// may be called by several goroutines; frames are published in the order of the calls.
+// Stream is the writer's side of one run. Its methods wait for no viewer but a follower (see [Broker.Follow]), only for a write
+// into the page cache, and may be called by several goroutines; frames are published in the order of the calls.
 type Stream struct {
 	broker *Broker
 	run    string
@@ -35,6 +35,7 @@ type Stream struct {
 	log     *log // nil: no output yet, or no directory
 	exit    []byte
 	shutErr error // why there will be no exit frame
+	follow  follow
 
 	viewers int
 	waiting waitList
@@ -44,8 +45,8 @@ type Stream struct {
 }
 
 func newStream(b *Broker, run string, limits Limits) *Stream {
-	s := &Stream{broker: b, run: run, limits: limits, state: stateQueued, ring: ring{max: limits.RingBytes}}
-	s.w.stream = s
+	s := &Stream{broker: b, run: run, limits: limits, state: stateQueued, ring: ring{max: limits.RingBytes}, follow: follow{moved: make(chan struct{}, 1)}}
+	s.w.stream, s.w.mu = s, make(gate, 1)
 	return s
 }
 
@@ -126,6 +127,7 @@ func (s *Stream) End(outcome api.Outcome) {
 func (s *Stream) push(e entry) {
 	e.log = s.log.length()
 	s.ring.push(e)
+	s.ring.trim(s.spare)
 	s.broker.stats.frames.Add(1)
 	s.waiting.wake()
 }
@@ -146,6 +148,9 @@ func (s *Stream) memory() int64 {
 
 // shut ends the viewers of a stream without an exit frame.
 func (s *Stream) shut() error {
+	s.mu.Lock()
+	s.follow.drop() // or the writer would keep its lock
+	s.mu.Unlock()
 	s.w.mu.Lock()
 	s.w.end()
 	s.w.mu.Unlock()

@@ -15,8 +15,8 @@ type Cursor struct {
 	Tail           bool // begin with the last 4 KiB of each channel instead, and ignore the offsets
 }
 
-// Viewer reads the frames of one run. It never slows the program: one that falls behind catches up from the log, and
-// what is not there is told by a gap frame. Its memory is bounded by one frame and some references to shared ones. Next
+// Viewer reads the frames of one run. It never slows the program, unless it is made by [Broker.Follow]: one that falls behind
+// catches up from the log, and what is not there is told by a gap frame. Its memory is bounded by one frame and some references to shared ones. Next
 // is for one goroutine at a time, Close for any.
 type Viewer struct {
 	stream *Stream
@@ -42,7 +42,7 @@ type Viewer struct {
 // View attaches a viewer to a run that is live or has ended a short time ago. The end of ctx closes it, as
 // [Viewer.Close] does.
 func (b *Broker) View(ctx context.Context, run string, cursor Cursor) (*Viewer, error) {
-	v, err := b.attach(run, cursor, nil)
+	v, err := b.attach(run, cursor, viewing{})
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,13 @@ func (b *Broker) View(ctx context.Context, run string, cursor Cursor) (*Viewer, 
 	return v, nil
 }
 
-func (b *Broker) attach(run string, cursor Cursor, many *Many) (*Viewer, error) {
+// viewing is what is special about a viewer.
+type viewing struct {
+	many   *Many  // it is one of several
+	follow string // its key, if the program is to wait for it
+}
+
+func (b *Broker) attach(run string, cursor Cursor, how viewing) (*Viewer, error) {
 	s, err := b.find(run)
 	if err != nil {
 		return nil, err
@@ -60,7 +66,7 @@ func (b *Broker) attach(run string, cursor Cursor, many *Many) (*Viewer, error) 
 	if s.shutErr != nil {
 		return nil, s.shutErr
 	}
-	v := &Viewer{stream: s, many: many, bell: make(chan struct{}, 1), next: s.ring.first, news: s.ring.end()}
+	v := &Viewer{stream: s, many: how.many, bell: make(chan struct{}, 1), next: s.ring.first, news: s.ring.end()}
 	v.off = [channels]int64{cursor.Stdout, cursor.Stderr}
 	for c := range v.off {
 		if t := &s.tails[c]; cursor.Tail {
@@ -71,7 +77,7 @@ func (b *Broker) attach(run string, cursor Cursor, many *Many) (*Viewer, error) 
 	}
 	v.queue = append(v.queue, encode(api.Frame{
 		Type: api.FrameHello, Run: run, State: s.state, Profile: s.profile, Driver: s.driver,
-		TailFrom: &api.Tail{Stdout: v.off[stdout], Stderr: v.off[stderr]},
+		TailFrom: &api.Tail{Stdout: v.off[stdout], Stderr: v.off[stderr]}, Followed: s.follow.admit(v, how.follow),
 	}))
 	for _, f := range s.kept {
 		v.queue = append(v.queue, f.frame)
@@ -120,6 +126,7 @@ func (v *Viewer) Close() {
 	}
 	v.closed = true
 	s.waiting.remove(v)
+	s.follow.leave(v)
 	v.wake() // Next may wait in another goroutine
 	s.viewers--
 	s.broker.stats.viewers.Add(-1)

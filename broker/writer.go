@@ -2,7 +2,6 @@ package broker
 
 import (
 	"bytes"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -22,7 +21,7 @@ const (
 type writer struct {
 	stream *Stream
 
-	mu         sync.Mutex
+	mu         gate
 	parts      [channels]part
 	stamp      stamp // of the last published frame
 	frames     int
@@ -33,6 +32,13 @@ type writer struct {
 	logStopped bool
 	record     []byte // buffer for the log
 }
+
+// gate is a mutex that may be held for long, while a follower is waited for. It is a channel, since the clock of synctest stands
+// still while anybody waits for a mutex.
+type gate chan struct{}
+
+func (g gate) Lock()   { g <- struct{}{} }
+func (g gate) Unlock() { <-g }
 
 // part is what was written to a channel and not published yet: the begin of a line, or of a rune.
 type part struct {
@@ -209,6 +215,7 @@ func (w *writer) publish(c channel, p []byte) {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.room()
 	s.tails[c].write(p, from)
 	s.broker.stats.bytes.Add(int64(len(p)))
 	s.push(entry{frame: frame, output: true, channel: c, from: from, to: part.from, stamp: w.stamp})
