@@ -116,7 +116,9 @@ func newStage() (s stage.Stage, err error) {
 	if err != nil {
 		return s, fmt.Errorf("read the host's last capability: %w", err)
 	}
-	return stage.New([]string{"proc", "proc/self", "proc/sys", "proc/sys/vm"}, files, last), nil
+	return stage.New(stage.Config{
+		Dirs: []string{"proc", "proc/self", "proc/sys", "proc/sys/vm"}, Files: files, LastCap: last, Groups: os.Getuid() == 0,
+	}), nil
 }
 
 // readSome reads the first page of a file that the kernel makes as it is read: all of /proc/cpuinfo takes milliseconds

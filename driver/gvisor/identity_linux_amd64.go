@@ -6,10 +6,9 @@ import (
 	"math/rand/v2"
 	"os"
 	"strings"
-	"syscall"
 )
 
-// nobody is who the Sentry is in its user namespace, and on the host where it cannot be given an id of its own.
+// nobody is who the Sentry is on the host where it cannot be given an id of its own.
 const nobody = 65534
 
 // Ids on the host that a sandbox started by root gets one of, as uid and gid. No user, service or container has them:
@@ -52,13 +51,4 @@ func mapped(file string) bool {
 		}
 	}
 	return false
-}
-
-// apply makes sys start a process that is this identity outside of its new user namespace and nobody inside.
-func (id identity) apply(sys *syscall.SysProcAttr) {
-	root := os.Getuid() == 0
-	sys.Credential = &syscall.Credential{Uid: nobody, Gid: nobody, NoSetGroups: !root}
-	sys.UidMappings = []syscall.SysProcIDMap{{ContainerID: nobody, HostID: id.uid, Size: 1}}
-	sys.GidMappings = []syscall.SysProcIDMap{{ContainerID: nobody, HostID: id.gid, Size: 1}}
-	sys.GidMappingsEnableSetgroups = root
 }

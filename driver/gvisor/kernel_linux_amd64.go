@@ -68,9 +68,8 @@ func (h host) bear(cpus int) (_ *kernel, err error) {
 	if k.groups, err = h.groups(); err == nil {
 		go k.groups.Hasten()
 	} // else limits_linux_amd64.go holds what it can, and Probe says so
-	sys := isolation()
-	if err = k.prepareGroup(sys); err == nil {
-		err = k.fork(h, []*os.File{h.null, h.null, errW, theirs, h.init}, sys)
+	if err = k.prepareGroup(); err == nil {
+		err = k.fork(h, []*os.File{h.null, h.null, errW, theirs, h.init})
 	}
 	// Our copies must be gone before anybody waits for the end of the process's stderr.
 	err = errors.Join(err, theirs.Close(), errW.Close(), closeFile(k.groupDir))
@@ -111,29 +110,33 @@ func peerGone(err error) bool { return errors.Is(err, unix.EPIPE) || errors.Is(e
 const firstFiles = 256
 
 // fork starts the process with the given first descriptors.
-func (k *kernel) fork(h host, first []*os.File, sys *syscall.SysProcAttr) error {
+func (k *kernel) fork(h host, first []*os.File) error {
 	files := make([]*os.File, firstFiles) // index is the descriptor number in the child; nil is closed
 	copy(files, first)
 	files[stage.SelfFD], files[stage.OtherFD] = h.first, h.exe
 	// This one gives the child's descriptor table its final size before it has threads: growing the table of a process
 	// with threads, ours or the child's, waits for a grace period of RCU (5-12 ms).
 	files[firstFiles-1] = h.null
-	attr := &os.ProcAttr{Dir: "/", Env: []string{}, Files: files, Sys: sys}
+	attr := &os.ProcAttr{Dir: "/", Env: []string{}, Files: files, Sys: &syscall.SysProcAttr{}}
+	if k.groupDir != nil {
+		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(k.groupDir.Fd())
+	}
 	args := []string{"silk-sentry", strconv.Itoa(k.cpus), strconv.Itoa(k.platformCPUs()), strconv.FormatUint(h.memory, 10)}
+	who, _ := newIdentity()
 	started := make(chan error, 1)
 	go func() {
-		// The parent-death signal is sent when the forking thread ends, not the process (prctl(2)): this one stays
+		// The parent-death signal is sent when the thread that is the parent ends, not the process (prctl(2)): this one stays
 		// until the child is reaped.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		k.forked = time.Now()
-		proc, err := os.StartProcess("/proc/self/fd/"+strconv.Itoa(stage.SelfFD), args, attr)
-		k.proc = proc
+		var err error
+		k.proc, err = stage.Start(args, attr, who.uid, who.gid)
 		started <- err
-		if err != nil {
+		if k.proc == nil {
 			return
 		}
-		k.state, k.waitErr = proc.Wait()
+		k.state, k.waitErr = k.proc.Wait()
 		close(k.gone)
 	}()
 	if err := <-started; err != nil {
@@ -154,16 +157,14 @@ func (k *kernel) platformCPUs() int {
 }
 
 // prepareGroup makes the control group before the fork, if a process can be born in one.
-func (k *kernel) prepareGroup(sys *syscall.SysProcAttr) (err error) {
+func (k *kernel) prepareGroup() (err error) {
 	if k.groups == nil || k.groups.Version != 2 {
 		return nil
 	}
 	if k.group, err = k.groups.New(); err != nil {
 		return err
 	}
-	if k.groupDir, err = k.group.Dir(); err == nil {
-		sys.UseCgroupFD, sys.CgroupFD = true, int(k.groupDir.Fd())
-	}
+	k.groupDir, err = k.group.Dir()
 	return err
 }
 
@@ -172,20 +173,6 @@ func (k *kernel) removeGroup() error {
 		return nil
 	}
 	return k.group.Remove(context.Background())
-}
-
-// isolation is what the process has before its first instruction: an id and namespaces of its own, and in them the four
-// capabilities that its stage needs and gives up before it executes the Sentry.
-func isolation() *syscall.SysProcAttr {
-	sys := &syscall.SysProcAttr{
-		Setsid:      true,
-		Pdeathsig:   syscall.SIGKILL,
-		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET,
-		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SYS_CHROOT, unix.CAP_SETPCAP, unix.CAP_SYS_RESOURCE},
-	}
-	id, _ := newIdentity()
-	id.apply(sys)
-	return sys
 }
 
 // explainStart adds to a refused fork what usually helps.

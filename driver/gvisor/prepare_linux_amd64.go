@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 )
 
 // prepared are kernels that were started ahead of a run. They have seen nothing of one, and serve one.
@@ -33,11 +34,26 @@ func (d *Driver) Prepare(context.Context) (release func()) {
 }
 
 // KeepReady starts as many kernels as Config.Ready says, less those that wait already, and returns at once. Each Start that
-// took one replaces it when its program runs.
+// took one replaces it soon after.
 func (d *Driver) KeepReady() {
 	for range d.config.Ready - d.host.count() {
 		d.prepare()
 	}
+}
+
+// replaceAfter bounds how long a kernel that was taken is not replaced: short programs have ended by then, and would have shared
+// the processors with the start of a kernel, which takes about 20 ms of CPU time.
+const replaceAfter = 100 * time.Millisecond
+
+// replace starts another kernel for k, which a run took, when k has ended or its program runs for a while.
+func (d *Driver) replace(k *kernel) {
+	go func() {
+		select {
+		case <-k.gone:
+		case <-time.After(replaceAfter):
+		}
+		d.KeepReady() // nothing, if the driver is closed by now
+	}()
 }
 
 func (d *Driver) prepare() (release func()) {

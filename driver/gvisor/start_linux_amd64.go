@@ -34,7 +34,7 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ driver.Sandbox,
 	}
 	k := d.host.take(visibleCPUs(spec.CPUs))
 	if k != nil {
-		defer d.KeepReady() // not before: the two would share the processors
+		defer d.replace(k)
 	} else {
 		if k, err = d.host.spawn(visibleCPUs(spec.CPUs)); err != nil {
 			return nil, err

@@ -3,10 +3,12 @@ package stage
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -18,35 +20,26 @@ import (
 	"github.com/silk-sandbox/silk/internal/testenv"
 )
 
-// start runs one of our hand-written executables on the host's kernel, which knows best whether it is one.
-func start(t *testing.T, elf []byte, other string, attr *os.ProcAttr) *os.Process {
+// executables puts elf, and the executable other if there is one, where a stage has them.
+func executables(t *testing.T, elf []byte, other string, attr *os.ProcAttr) {
 	t.Helper()
-	fd, err := Memfd("test", elf)
-	if err != nil {
-		t.Fatal(err)
-	}
-	self := os.NewFile(uintptr(fd), "stage")
-	defer self.Close()
-	attr.Files = append(attr.Files, make([]*os.File, SelfFD+2-len(attr.Files))...)
-	attr.Files[SelfFD] = self
-	if other != "" {
-		fd, err := unix.Open(other, unix.O_PATH|unix.O_CLOEXEC, 0)
+	open := func(fd int, err error) *os.File {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := os.NewFile(uintptr(fd), other)
-		defer f.Close()
-		attr.Files[OtherFD] = f
+		f := os.NewFile(uintptr(fd), "")
+		t.Cleanup(func() { f.Close() })
+		return f
 	}
-	p, err := os.StartProcess("/proc/self/fd/"+strconv.Itoa(SelfFD), []string{"stage", "one", "two"}, attr)
-	if err != nil {
-		t.Fatal(err)
+	attr.Files = append(attr.Files, make([]*os.File, OtherFD+1-len(attr.Files))...)
+	attr.Files[SelfFD] = open(Memfd("test", elf))
+	if other != "" {
+		attr.Files[OtherFD] = open(unix.Open(other, unix.O_PATH|unix.O_CLOEXEC, 0))
 	}
-	return p
 }
 
-// output starts elf with pipes as stdout and stderr and waits for its end.
-func output(t *testing.T, elf []byte, other string, sys *syscall.SysProcAttr) (stdout, stderr string, ok bool) {
+// output starts a stage with pipes as stdout and stderr and waits for the end of what it makes.
+func output(t *testing.T, s Stage, other string, uid, gid int) (stdout, stderr string, ok bool) {
 	t.Helper()
 	outR, outW := pipe(t)
 	errR, errW := pipe(t)
@@ -55,7 +48,14 @@ func output(t *testing.T, elf []byte, other string, sys *syscall.SysProcAttr) (s
 		t.Fatal(err)
 	}
 	defer null.Close()
-	p := start(t, elf, other, &os.ProcAttr{Dir: "/", Env: []string{"A=b"}, Files: []*os.File{null, outW, errW, null, null}, Sys: sys})
+	attr := &os.ProcAttr{Dir: "/", Env: []string{"A=b"}, Files: []*os.File{null, outW, errW, null, null}}
+	executables(t, s.ELF, other, attr)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	p, err := Start([]string{"stage", "one", "two"}, attr, uid, gid)
+	if err != nil {
+		t.Fatal(err)
+	}
 	outW.Close()
 	errW.Close()
 	out, err := io.ReadAll(outR)
@@ -92,7 +92,7 @@ func TestStageTakesEverythingAway(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	s := New([]string{"a", "a/b"}, []File{{"a/b/c", "content\n"}}, lastCap(t))
+	c := Config{Dirs: []string{"a", "a/b"}, Files: []File{{"a/b/c", "content\n"}}, LastCap: lastCap(t), Groups: os.Getuid() == 0}
 	defer syscall.Umask(syscall.Umask(0o777)) // the stage makes its files readable whatever its caller's mask is
 	zero := map[string]any{"Effective": 0.0, "Permitted": 0.0, "Inheritable": 0.0}
 	want := map[string]any{
@@ -107,12 +107,13 @@ func TestStageTakesEverythingAway(t *testing.T) {
 	if err := unix.Statfs("/proc/sys/user", &sys); err == nil && sys.Flags&unix.ST_RDONLY != 0 { // a container's
 		want["nested"] = nestedWant()
 	}
-	if d := cmp.Diff(want, behind(t, s, look, unix.CAP_SYS_RESOURCE)); d != "" {
+	if d := cmp.Diff(want, behind(t, New(c), look)); d != "" {
 		t.Errorf("seen behind the stage (-want +got):\n%s", d)
 	}
 	// Without that limit, which needs a writable /proc/sys, there are user namespaces, and they give nothing of the host.
 	want["nested"] = nestedWant()
-	if d := cmp.Diff(want, behind(t, s, look)); d != "" {
+	c.nested = true
+	if d := cmp.Diff(want, behind(t, New(c), look)); d != "" {
 		t.Errorf("seen behind the stage that cannot forbid user namespaces (-want +got):\n%s", d)
 	}
 }
@@ -130,21 +131,14 @@ func nestedWant() map[string]any {
 	}
 }
 
-// behind runs look behind a stage that has what it needs, and more capabilities.
-func behind(t *testing.T, s Stage, look string, more ...uintptr) (got map[string]any) {
+// behind runs look behind a stage.
+func behind(t *testing.T, s Stage, look string) (got map[string]any) {
 	t.Helper()
-	const id = 65534
 	uid, gid := os.Getuid(), os.Getgid()
 	if uid == 0 { // not root's: it could write to the host's control groups
 		uid, gid = 0x78000000, 0x78000000
 	}
-	stdout, stderr, ok := output(t, s.ELF, look, &syscall.SysProcAttr{
-		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUTS,
-		Credential:  &syscall.Credential{Uid: id, Gid: id, NoSetGroups: true},
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: id, HostID: uid, Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: id, HostID: gid, Size: 1}},
-		AmbientCaps: append(more, unix.CAP_SYS_ADMIN, unix.CAP_SYS_CHROOT, unix.CAP_SETPCAP),
-	})
+	stdout, stderr, ok := output(t, s, look, uid, gid)
 	if why, is := s.Explain(stderr); !ok || is || stderr != "" {
 		t.Fatalf("the stage failed: %q %s", stderr, why)
 	}
@@ -167,29 +161,62 @@ func lastCap(t *testing.T) int {
 	return n
 }
 
-// TestStageSaysWhatFailed runs a stage whose first mount is refused: it has neither a namespace nor a right.
+// TestStageSaysWhatFailed runs a stage that has a directory to make where there is no directory above it.
 func TestStageSaysWhatFailed(t *testing.T) {
-	s := New(nil, nil, 40)
-	sys := &syscall.SysProcAttr{}
-	if os.Getuid() == 0 {
-		sys.Credential = &syscall.Credential{Uid: 65534, Gid: 65534}
-	}
-	_, stderr, ok := output(t, s.ELF, "", sys)
+	testenv.Require(t, testenv.Userns)
+	s := New(Config{Dirs: []string{"a/b"}, LastCap: lastCap(t)})
+	_, stderr, ok := output(t, s, "", os.Getuid(), os.Getgid())
 	why, is := s.Explain(stderr)
-	const want = "make mounts private: operation not permitted"
+	const want = "make /a/b: no such file or directory"
 	if ok || !is || why != want {
 		t.Errorf("success %t, said %q, explained as %q, want %q", ok, stderr, why, want)
 	}
 }
 
+// TestStartOfAnother asks for ids that this process may not give: there is a process then, which gets no further, and an error.
+func TestStartOfAnother(t *testing.T) {
+	testenv.Require(t, testenv.Userns)
+	attr := &os.ProcAttr{}
+	executables(t, New(Config{LastCap: lastCap(t)}).ELF, "", attr)
+	p, err := Start([]string{"stage"}, attr, -1, 0)
+	if err == nil || p == nil {
+		t.Fatalf("Start with an id that is none = %v, %v", p, err)
+	}
+	if state, err := p.Wait(); err != nil || state.Success() { // it sees the end of the socket
+		t.Errorf("the process without ids ended with %v, %v", state, err)
+	}
+}
+
+// TestStartIsRefused runs a stage as a user who may have one process.
+func TestStartIsRefused(t *testing.T) {
+	testenv.Require(t, testenv.Root)
+	var had unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &had); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: 1, Max: had.Max}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NPROC, &had); err != nil {
+			t.Error(err)
+		}
+	}()
+	attr := &os.ProcAttr{Sys: &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 0x78000001, Gid: 0x78000001}}}
+	executables(t, New(Config{}).ELF, "", attr)
+	if p, err := Start([]string{"stage"}, attr, 0, 0); p != nil || !errors.Is(err, unix.EAGAIN) {
+		t.Errorf("Start = %v, %v, want no process and EAGAIN", p, err)
+	}
+}
+
 func TestExplain(t *testing.T) {
-	s := New(nil, nil, 0)
+	s := New(Config{})
 	report := func(index int, errno syscall.Errno) string {
 		b := binary.LittleEndian.AppendUint32([]byte(mark), uint32(index))
 		return string(binary.LittleEndian.AppendUint32(b, uint32(errno)))
 	}
 	for give, want := range map[string]string{
-		report(1, unix.EINVAL):            "make mounts private: invalid argument",
+		report(1, unix.EINVAL):            "close the socket: invalid argument",
 		report(len(s.calls), unix.EACCES): "execute the sandbox kernel: permission denied",
 		report(1, unix.EINVAL) + "x":      "",
 		"panic: oh no":                    "",
@@ -202,7 +229,12 @@ func TestExplain(t *testing.T) {
 }
 
 func TestInitSleeps(t *testing.T) {
-	p := start(t, Init(), "", &os.ProcAttr{})
+	attr := &os.ProcAttr{}
+	executables(t, Init(), "", attr)
+	p, err := os.StartProcess("/proc/self/fd/"+strconv.Itoa(SelfFD), []string{"init"}, attr)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer func() { // it never ends by itself
 		if err := p.Kill(); err != nil {
 			t.Error(err)
