@@ -75,7 +75,7 @@ func (q *Queue) check(s Submission) error {
 // With a key that the token has used, for a request of the same hash, it returns that run and existed, and calls also
 // not; for another hash it is [ErrKeyReused]. Errors besides are [*FullError], [*TooBigError] and those of also and the
 // store; after each nothing was written, but for one: a row whose way to the disk is unsure is canceled, and
-// Config.End gets it.
+// Config.End gets it, or the context of its function if that has begun.
 func (q *Queue) Submit(ctx context.Context, s Submission, also func(tx *sql.Tx) error) (e Entry, existed bool, err error) {
 	defer func() {
 		if err != nil {
@@ -110,21 +110,24 @@ func (q *Queue) Submit(ctx context.Context, s Submission, also func(tx *sql.Tx) 
 		return Entry{}, false, err
 	}
 	q.cfg.step("submit: committed", e.Run)
-	if err := q.cfg.sync(); err != nil { // also for one that exists: its own Submit may not have come so far
+	synced := make(chan error, 1)
+	go func() { synced <- q.cfg.sync() }() // also for one that exists: its own Submit may not have come so far
+	// Meanwhile the run is published: it cannot start before its row is on the disk, since the one that takes it syncs the table.
+	if !existed {
+		q.mu.Lock()
+		q.perToken = max(q.perToken, perToken(s.MaxQueued, s.MaxRunning))
+		q.mu.Unlock()
+		if e.State == Queued {
+			q.publish(ctx, e)
+		}
+	}
+	if err := <-synced; err != nil {
 		if !existed {
 			err = errors.Join(err, q.withdraw(ctx, e.Run))
 		}
 		return Entry{}, false, err
 	}
 	q.cfg.step("submit: synced", e.Run)
-	if !existed {
-		q.mu.Lock()
-		q.perToken = max(q.perToken, perToken(s.MaxQueued, s.MaxRunning))
-		q.mu.Unlock()
-	}
-	if !existed && e.State == Queued {
-		q.publish(ctx, e)
-	}
 	return e, existed, nil
 }
 

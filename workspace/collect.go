@@ -30,7 +30,7 @@ const (
 // A file counts as changed if its content or its type did, not for its permissions or times. A file whose content was
 // not sent, or is beyond cfg.FileBytes, counts as changed if its size or modification time is. Directories are no
 // artifacts. Nothing that the stream holds is followed, opened or executed; with cfg.Dir, files that are kept are
-// copied there with their executable bit, through the directory itself and never through a link in it, and replace
+// copied there, which is made if it is missing, with their executable bit, through the directory itself and never through a link in it, and replace
 // files of the same name at once and whole.
 //
 // If the stream is damaged or cut off, Collect returns what had arrived whole and an error. If the host cannot write to
@@ -49,13 +49,6 @@ func Collect(r io.Reader, before Manifest, cfg CollectConfig) (Collected, error)
 	for _, name := range cfg.Ignore {
 		c.ignore[name] = true
 	}
-	if cfg.Dir != "" {
-		out, err := openOutput(cfg.Dir)
-		if err != nil {
-			c.outErr = fmt.Errorf("open artifact directory: %w", err)
-		}
-		c.out = out
-	}
 	err := c.collect()
 	if c.out != nil {
 		c.outErr = errors.Join(c.outErr, c.out.close())
@@ -71,7 +64,7 @@ type collector struct {
 	head   []byte
 	buf    []byte
 
-	out    *output // nil: nothing is copied
+	out    *output // nil: nothing has been copied yet
 	outErr error   // why nothing more is copied
 
 	got       Collected
@@ -209,7 +202,13 @@ func isSame(h hash.Hash, old Entry) bool { return bytes.Equal(h.Sum(nil), old.SH
 
 // create begins the copy of an artifact; if that cannot be, it says why.
 func (c *collector) create(begin func() (*pending, error)) (*pending, string) {
-	if c.out == nil || c.outErr != nil {
+	if c.out == nil && c.outErr == nil { // most runs leave nothing, and need no directory
+		var err error
+		if c.out, err = openOutput(c.cfg.Dir); err != nil {
+			c.outErr = fmt.Errorf("open artifact directory: %w", err)
+		}
+	}
+	if c.outErr != nil {
 		return nil, notCopied
 	}
 	p, err := begin()

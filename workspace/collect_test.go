@@ -5,6 +5,7 @@ package workspace
 import (
 	"archive/tar"
 	"bytes"
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -438,6 +439,19 @@ func TestCollectSparseEntry(t *testing.T) {
 	got := collect(t, stream, Manifest{}, CollectConfig{FileBytes: 1 << 50, TotalBytes: 1 << 50, Dir: t.TempDir()})
 	if paths(got) != "hole! after" || got.Artifacts[0].Size != 1<<40 {
 		t.Errorf("got %s, want the hole without its content", paths(got))
+	}
+}
+
+// TestCollectNothing leaves no directory where there is nothing to keep, and needs none.
+func TestCollectNothing(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "out")
+	same := pack(t, file("a", "x"))
+	before := Manifest{Entries: map[string]Entry{"a": {Type: TypeFile, Size: 1, SHA256: sha256.Sum256([]byte("x"))}}}
+	if got, err := Collect(bytes.NewReader(same), before, CollectConfig{Dir: dir}); err != nil || paths(got) != "" {
+		t.Errorf("got %s, %v, want nothing", paths(got), err)
+	}
+	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a directory was made for nothing: %v", err)
 	}
 }
 
