@@ -15,6 +15,8 @@ var mayImport = map[string]string{
 	"policy":               "profile",
 	"audit":                "store",
 	"record":               "store watch", // a violation's record has what was seen before it
+	"store/postgres":       "store",
+	"store/storetest":      "store store/postgres", // the same tests on both
 	"auth":                 "store audit",
 	"approval":             "store audit auth", // auth: who decides, and whether a decider's token is revoked since
 	"alert":                "audit",            // a sink that was not told is an audit event
@@ -71,7 +73,7 @@ func TestImports(t *testing.T) {
 // TestSilkLinksNoServer keeps it quick too: what the service links is in the executable with the tag "server".
 func TestSilkLinksNoServer(t *testing.T) {
 	for pkg := range list(t, `{{.ImportPath}}`, "-deps", "./cmd/silk") {
-		if strings.HasPrefix(pkg, "github.com/nats-io/") || pkg == "httpapi" || pkg == "queue" {
+		if strings.HasPrefix(pkg, "github.com/nats-io/") || strings.HasPrefix(pkg, "github.com/jackc/") || pkg == "httpapi" || pkg == "queue" {
 			t.Errorf("cmd/silk links %s", pkg)
 		}
 	}

@@ -96,6 +96,8 @@ func (h *handler) problemOf(ctx context.Context, err error) error {
 		return problem(http.StatusUnprocessableEntity, "too-big", "this host never has that much", big.Error())
 	case errors.Is(err, store.ErrBusy):
 		return problem(http.StatusServiceUnavailable, "busy", "another process holds the state database", "").after(again)
+	case errors.Is(err, store.ErrAway):
+		return problem(http.StatusServiceUnavailable, "away", "the server of the state database does not answer", "").after(again)
 	case errors.Is(err, store.ErrFull), errors.Is(err, syscall.ENOSPC):
 		return problem(http.StatusInsufficientStorage, "disk-full", "the server's disk is full", "").after(again)
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):

@@ -1,10 +1,15 @@
 // Package store keeps what outlives a run: one SQLite file with the run records and the audit trail, its schema and its
-// migrations.
+// migrations. Package store/postgres has the same in a PostgreSQL database, for servers that share one; what is said here of
+// files is about SQLite.
 //
 // It knows the tables but not what they mean: packages record and audit read and write them. Open it with [Open], write
 // through [DB.Update]; reads use the embedded [sql.DB], or [DB.View] where several must fit together. Several processes may have the same file open.
 //
-// Durability: WAL with synchronous=NORMAL. A commit reaches the operating system, not the disk, so it costs no fsync. A
+// Statements are in the words that both databases know, with a question mark for each argument. Two things only PostgreSQL
+// minds: in a transaction, the rows of a query are read to their end before the next statement; and after an error nothing
+// more can be done in it.
+//
+// Durability of the file: WAL with synchronous=NORMAL. A commit reaches the operating system, not the disk, so it costs no fsync. A
 // crash of silk loses nothing. A power loss may lose the last commits, but always a suffix of them: the file stays
 // consistent and the audit chain stays whole, only shorter (https://www.sqlite.org/pragma.html#pragma_synchronous).
 package store
@@ -40,8 +45,22 @@ const checkpointPages = 256
 // DB is an open store. Safe for concurrent use. Write through Update only.
 type DB struct {
 	*sql.DB
-	path  string
-	write chan struct{} // one writer of this process at a time: waiting here is cheaper than SQLite's polling
+	path   string        // of the file; "" with another engine
+	engine *Engine       // nil: SQLite
+	write  chan struct{} // one writer of this process at a time: waiting here is cheaper than SQLite's polling, or a connection
+}
+
+// Engine is what a database other than SQLite brings along.
+type Engine struct {
+	Name         string // of the database, for people: without a password
+	LostTriggers func(ctx context.Context, db *sql.DB) ([]string, error)
+}
+
+// New is a store in a database that package store/postgres has opened, with its schema up to date. A transaction of pool
+// that is not read-only must lock out all others that are not, as long as it lasts; a read-only one must see one moment; a
+// commit must be on the disk; and the database's errors must be worded already.
+func New(pool *sql.DB, e Engine) *DB {
+	return &DB{DB: pool, engine: &e, write: make(chan struct{}, 1)}
 }
 
 // Open opens the store in the file at path, makes it (readable and writable by its owner alone) if it is not there, and
@@ -122,6 +141,9 @@ const leaveBytes = 4 << 20
 // next process makes it anew, with four fsyncs in all. Left alone, the log is moved once in many runs; but processes
 // that commit only once each never get to reuse it, hence the bound.
 func (db *DB) Leave() error {
+	if db.Shared() {
+		return db.Close()
+	}
 	fi, err := os.Stat(db.path + "-wal")
 	if err == nil && fi.Size() < leaveBytes {
 		return nil
@@ -129,11 +151,14 @@ func (db *DB) Leave() error {
 	return db.Close() // also when there is no log: then it costs nothing
 }
 
-// Path is the file that the store lives in.
+// Path is the file that the store lives in; empty if it is in a database server.
 func (db *DB) Path() string { return db.path }
 
+// Shared says whether the store is in a database server, where those of other hosts use it too.
+func (db *DB) Shared() bool { return db.engine != nil }
+
 // Update calls change in a transaction that holds the write lock from its beginning (BEGIN IMMEDIATE), so what change
-// reads stays true until the commit, also against other processes. It commits if change returns nil.
+// reads stays true until the commit, also against other processes and servers. It commits if change returns nil.
 func (db *DB) Update(ctx context.Context, change func(tx *sql.Tx) error) (err error) {
 	defer func() {
 		if errors.As(err, new(*sqlite.Error)) { // what else change says is about what it changed
@@ -173,8 +198,12 @@ func (db *DB) View(ctx context.Context, read func(tx *sql.Tx) error) (err error)
 	return read(tx)
 }
 
-// Sync brings every commit until now to the disk, for what must not happen before they are there.
+// Sync brings every commit until now to the disk, for what must not happen before they are there. In a database server they
+// are there already.
 func (db *DB) Sync() (err error) {
+	if db.Shared() {
+		return nil
+	}
 	defer func() { err = explain(db.path, err) }()
 	// What is not in the log has been moved into the database, and synced, by a checkpoint. The database file itself must
 	// not be opened here, see create.
@@ -192,6 +221,7 @@ func (db *DB) Sync() (err error) {
 var (
 	ErrBusy = errors.New("another process holds the state database")
 	ErrFull = errors.New("the disk of the state database is full")
+	ErrAway = errors.New("the server of the state database does not answer")
 )
 
 // explainedError is one that explain has worded.

@@ -7,9 +7,12 @@ import (
 	"slices"
 )
 
-// LostTriggers names the triggers that the file should have and does not, or has with another text: what forbids changes
+// LostTriggers names the triggers that the store should have and does not, or has with another text: what forbids changes
 // and deletions has been taken away, which silk never does.
 func (db *DB) LostTriggers(ctx context.Context) (names []string, err error) {
+	if db.Shared() {
+		return db.engine.LostTriggers(ctx, db.DB)
+	}
 	// What they should be is what the migrations make of an empty database.
 	pool, err := sql.Open("sqlite", ":memory:")
 	if err != nil {

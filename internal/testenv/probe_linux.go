@@ -43,6 +43,8 @@ func probeNow(need Need) error {
 		return probeApt()
 	case Clang:
 		return probeClang()
+	case Postgres:
+		return probePostgres(PostgresAddress())
 	case Sentry:
 		return probeELF(SentryPath(), EnvSentry)
 	case Silk:
@@ -214,4 +216,13 @@ func hasWord(list, word string) bool {
 		}
 	}
 	return false
+}
+
+// probePostgres says whether there is an address; the test that uses it finds out whether a server is there. Its client is
+// not linked into each test for that.
+func probePostgres(address string) error {
+	if address == "" {
+		return fmt.Errorf("no server: run the tests under tools/postgres, which starts one if PostgreSQL is installed, or set %s", EnvPostgres)
+	}
+	return nil
 }

@@ -6,7 +6,7 @@
 //	SILK_TEST_REQUIRE=sentry,images go test ./...
 //	SILK_TEST_REQUIRE=all           go test ./...
 //
-// where "all" means every need that a package or a make target can supply (bwrap, runc, apt, clang, sentry, images), and the
+// where "all" means every need that a package or a make target can supply (bwrap, runc, apt, clang, postgres, sentry, images), and the
 // others (root, userns, kvm, bpf, cgroupv1, cgroupv2), which depend on the host, must be named.
 //
 // [NoLeaks] compares goroutines, descriptors, processes, mounts, cgroups, network namespaces and temporary directories
@@ -36,16 +36,19 @@ const (
 	Runc     Need = "runc"     // runc is installed
 	Apt      Need = "apt"      // apt-get is installed and has at least one package source
 	Clang    Need = "clang"    // what makes BPF objects: clang, llvm-strip and libbpf's headers
+	Postgres Need = "postgres" // a PostgreSQL server in which databases can be made: tools/postgres starts one, see PostgresAddress
 	Sentry   Need = "sentry"   // the sandbox kernel is built: see SentryPath
 	Silk     Need = "silk"     // the command line is built: see SilkPath
 )
 
 // Names of environment variables that tests read.
 const (
-	EnvRequire = "SILK_TEST_REQUIRE" // needs, separated by commas, whose absence fails instead of skips
-	EnvSentry  = "SILK_SENTRY"       // path of the sandbox kernel's binary
-	EnvSilk    = "SILK_BIN"          // path of the command line's binary
-	EnvHome    = "SILK_TEST_HOME"    // state directory whose image store tests use
+	EnvRequire  = "SILK_TEST_REQUIRE"  // needs, separated by commas, whose absence fails instead of skips
+	EnvSentry   = "SILK_SENTRY"        // path of the sandbox kernel's binary
+	EnvSilk     = "SILK_BIN"           // path of the command line's binary
+	EnvHome     = "SILK_TEST_HOME"     // state directory whose image store tests use
+	EnvPostgres = "SILK_TEST_POSTGRES" // address of a PostgreSQL server, for a role that may make databases and roles
+	EnvStore    = "SILK_TEST_STORE"    // address of a database: what package storetest opens is there, not in SQLite files
 )
 
 const imagePrefix = "image:"
@@ -54,7 +57,7 @@ const imagePrefix = "image:"
 func Image(tag string) Need { return Need(imagePrefix + tag) }
 
 // byMake are the needs that "all" covers besides images: a package or a make target supplies them.
-var byMake = []Need{Bwrap, Runc, Apt, Clang, Sentry, Silk}
+var byMake = []Need{Bwrap, Runc, Apt, Clang, Postgres, Sentry, Silk}
 
 // Require skips t, with the reason, unless the machine meets every need; needs that SILK_TEST_REQUIRE names fail t
 // instead. Probes run once per process.
@@ -141,6 +144,12 @@ func binary(env, name string) string {
 	}
 	return filepath.Join(RepoRoot(), "bin", name)
 }
+
+// PostgresAddress is the address of a server for tests, or empty.
+func PostgresAddress() string { return os.Getenv(EnvPostgres) }
+
+// StoreAddress is the address of the database that stores of tests are in, or empty: they are SQLite files.
+func StoreAddress() string { return os.Getenv(EnvStore) }
 
 // Home is the state directory whose images tests may read: SILK_TEST_HOME, else SILK_HOME, else the default of the
 // user: /var/lib/silk for root, ~/.local/share/silk for others. Tests never write to it.
