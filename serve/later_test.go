@@ -3,7 +3,6 @@
 package serve_test
 
 import (
-	"database/sql"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/serve/servetest"
 	"github.com/silk-sandbox/silk/store"
+	"github.com/silk-sandbox/silk/store/storetest"
 )
 
 // TestEndIsWrittenLater: while somebody else holds the database, or the disk is full, a run's end cannot be written. Its viewers
@@ -23,7 +23,7 @@ func TestEndIsWrittenLater(t *testing.T) {
 	s.Fake.Started = func(driver.Spec) { close(started); <-held }
 	r := submit(t, s, servetest.Runner, program("print:kept\\n"))
 	<-started
-	other, err := sql.Open("sqlite", "file:"+filepath.Join(s.Home, store.FileName)+"?_txlock=immediate")
+	other, err := storetest.Open(t.Context(), filepath.Join(s.Home, store.FileName))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,5 +79,22 @@ func TestOneEnd(t *testing.T) {
 		if err := s.DB.QueryRowContext(t.Context(), "SELECT count(*) FROM audit_events WHERE intent_id = ? AND event LIKE 'sandbox_%'", r.ID).Scan(&ends); err != nil || ends != 1 {
 			t.Errorf("%d ends, %v", ends, err)
 		}
+	}
+}
+
+// TestAnnouncedLate: a run that is over before its acceptance is announced is accepted all the same, and stays over.
+func TestAnnouncedLate(t *testing.T) {
+	s := servetest.New(t, servetest.Config{})
+	r := submit(t, s, servetest.Runner, program("print:x"))
+	end(t, s, r.ID)
+	e, err := s.Queue.Get(t.Context(), r.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Server.Announce(e); err != nil {
+		t.Error(err)
+	}
+	if out := end(t, s, r.ID); out.Kind != "ok" {
+		t.Errorf("outcome %+v", out)
 	}
 }

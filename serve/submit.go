@@ -16,6 +16,7 @@ import (
 	"github.com/silk-sandbox/silk/api"
 	"github.com/silk-sandbox/silk/approval"
 	"github.com/silk-sandbox/silk/auth"
+	"github.com/silk-sandbox/silk/broker"
 	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/queue"
 	"github.com/silk-sandbox/silk/record"
@@ -129,6 +130,9 @@ func (s *Server) ask(sub queue.Submission, in api.RunRequest, plan policy.Plan, 
 // announce opens the stream of a run that was just accepted.
 func (s *Server) announce(e queue.Entry, in api.RunRequest, plan policy.Plan, denial *policy.Denial) error {
 	l, err := s.open(e, in, plan.Limits.OutputBytes)
+	if errors.Is(err, broker.ErrOpen) { // it has run and ended meanwhile
+		return nil
+	}
 	if err != nil {
 		return err
 	}
