@@ -17,10 +17,10 @@ const (
 // follow is the right of one viewer to lose nothing: while memory is full of what it has not acknowledged and the log does not
 // have, the writer waits. It is under the lock of the stream, but for moved.
 type follow struct {
-	key    string        // who may come back; "": nobody follows
-	lost   bool          // a follower was waited for in vain: nobody is waited for again
-	unheld bool          // the program is gone: what it left is kept, and not waited for
-	viewer *Viewer       // nil: it is not connected
+	key    string  // who may come back; "": nobody follows
+	lost   bool    // a follower was waited for in vain: nobody is waited for again
+	unheld bool    // the program is gone: what it left is kept, and not waited for
+	viewer *Viewer // nil: it is not connected
 	have   [channels]int64
 	since  time.Time     // of the last sign of it
 	moved  chan struct{} // of one element: something of this has changed

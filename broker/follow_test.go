@@ -244,18 +244,18 @@ func TestFollowerAfterTheEnd(t *testing.T) {
 		_, done := flood(s, 3<<20)
 		<-done
 		for i := range int64(6) {
-			time.Sleep(20 * time.Second)
+			<-time.After(20 * time.Second)
 			v.Have(i+1, 0)
 		}
 		v.Close()
-		time.Sleep(5 * time.Second)
+		<-time.After(5 * time.Second)
 		v = follower(t, b, Cursor{Stdout: 6}, "k")
 		frames, err := drain(t, v)
 		if out := collect(t, frames); !errors.Is(err, io.EOF) || out.lost[stdout] != 0 || out.to[stdout] != 3<<20 {
 			t.Errorf("after two minutes: %d lost, %d, %v", out.lost[stdout], out.to[stdout], err)
 		}
 		v.Have(3<<20, 0)
-		time.Sleep(2 * time.Minute)
+		<-time.After(2 * time.Minute)
 		if _, err := b.View(t.Context(), "r", Cursor{}); !errors.Is(err, ErrUnknownRun) {
 			t.Errorf("long after all was read: %v", err)
 		}

@@ -28,6 +28,16 @@ func (e *TooLargeError) Error() string {
 // Errors are [*TooLargeError], [*api.Problem] - type urn:silk:denied is policy's no, urn:silk:full a full queue, with
 // RetryAfterMs - and what keeps the client from the server.
 func (c *Client) Submit(ctx context.Context, req api.RunRequest, key string) (api.Run, error) {
+	return c.submit(ctx, req, key, nil)
+}
+
+// SubmitFollowed is Submit for a caller that goes on with [Client.Follow] and the same key, which is up to 64 letters and digits:
+// what the program prints until then is not lost either.
+func (c *Client) SubmitFollowed(ctx context.Context, req api.RunRequest, key string) (api.Run, error) {
+	return c.submit(ctx, req, key, url.Values{"follow": {key}})
+}
+
+func (c *Client) submit(ctx context.Context, req api.RunRequest, key string, query url.Values) (api.Run, error) {
 	body, err := encode(req)
 	if err != nil {
 		return api.Run{}, err
@@ -38,7 +48,7 @@ func (c *Client) Submit(ctx context.Context, req api.RunRequest, key string) (ap
 	if key == "" {
 		key = rand.Text()
 	}
-	q := call{method: http.MethodPost, path: "/v1/runs", body: body, header: http.Header{"Idempotency-Key": {key}}}
+	q := call{method: http.MethodPost, path: "/v1/runs", query: query, body: body, header: http.Header{"Idempotency-Key": {key}}}
 	var run api.Run
 	err = c.again(ctx, q, &run)
 	return run, err

@@ -51,6 +51,7 @@ type Stream struct {
 	patience time.Duration
 	dial     func(context.Context, Cursor) (socket, error)
 	outcome  func(context.Context) (*api.Outcome, error) // asks for the run; nil without an error: it has not ended
+	follows  bool                                        // the program waits for us, who acknowledge
 	used     atomic.Bool
 
 	mu      sync.Mutex
@@ -61,10 +62,21 @@ type Stream struct {
 
 // Watch makes a stream of the frames of a run from a cursor on; the zero one is the begin of its output. It connects when Frames is
 // ranged over.
-func (c *Client) Watch(run string, from Cursor) *Stream {
+func (c *Client) Watch(run string, from Cursor) *Stream { return c.stream(run, from, "") }
+
+// Follow is Watch for a caller that must not lose anything, however slowly it takes the frames: the program waits for it, as for
+// the reader of a pipe, while more waits than the server keeps. Only one can; key, a word of up to 64 letters and digits, says
+// which: that of [Client.SubmitFollowed], or another if nobody follows yet. Hello says in Followed whether it is so. A follower
+// that takes nothing for half a minute, or whose connection is lost for ten seconds, is not waited for any more and gets gaps.
+// Only who may end the run may follow it.
+func (c *Client) Follow(run string, from Cursor, key string) *Stream { return c.stream(run, from, key) }
+
+func (c *Client) stream(run string, from Cursor, follow string) *Stream {
 	return &Stream{
-		run: run, from: from, patience: c.patience, changed: make(chan struct{}),
-		dial: func(ctx context.Context, at Cursor) (socket, error) { return c.dial(ctx, run, at) },
+		run: run, from: from, patience: c.patience, changed: make(chan struct{}), follows: follow != "",
+		dial: func(ctx context.Context, at Cursor) (socket, error) {
+			return c.dial(ctx, runPath(run, "/stream"), streamQuery(at, follow))
+		},
 		outcome: func(ctx context.Context) (*api.Outcome, error) {
 			r, err := c.Run(ctx, run)
 			return r.Outcome, err
@@ -85,13 +97,25 @@ func (c *Client) Wait(ctx context.Context, run string) (api.Outcome, error) {
 	return api.Outcome{}, ErrUnknown // a stream ends with an exit frame or an error
 }
 
-// dial opens the WebSocket of a run.
-func (c *Client) dial(ctx context.Context, run string, at Cursor) (socket, error) {
+// streamQuery says where a stream begins.
+func streamQuery(at Cursor, follow string) url.Values {
+	q := url.Values{}
+	if !at.Tail {
+		q = url.Values{"stdout": {strconv.FormatInt(at.Stdout, 10)}, "stderr": {strconv.FormatInt(at.Stderr, 10)}}
+	}
+	if follow != "" {
+		q.Set("follow", follow)
+	}
+	return q
+}
+
+// dial opens the WebSocket of a stream.
+func (c *Client) dial(ctx context.Context, path string, query url.Values) (socket, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
-	address := c.base + runPath(run, "/stream")
-	if !at.Tail {
-		address += "?" + url.Values{"stdout": {strconv.FormatInt(at.Stdout, 10)}, "stderr": {strconv.FormatInt(at.Stderr, 10)}}.Encode()
+	address := c.base + path
+	if len(query) > 0 {
+		address += "?" + query.Encode()
 	}
 	header := http.Header{}
 	c.authorize(header)
@@ -183,6 +207,7 @@ func (c *connection) serve(ctx context.Context) error {
 	s.put(conn, false)
 	defer s.put(nil, false)
 	c.follower.fresh = true
+	acks := acks{at: at, last: time.Now()}
 	for {
 		text, err := read(ctx, conn)
 		if err != nil {
@@ -200,7 +225,47 @@ func (c *connection) serve(ctx context.Context) error {
 				return nil
 			}
 		}
+		if s.follows && acks.due(c.follower.at, len(text)) {
+			if err := acks.send(ctx, conn); err != nil {
+				return err
+			}
+		}
 	}
+}
+
+const (
+	ackBytes = 64 << 10    // of messages between two acks: well below what a server keeps for a follower
+	ackAfter = time.Second // or so much time: a caller that is slow lives
+)
+
+// acks says what of a connection was acknowledged, and when that is to be done again.
+type acks struct {
+	at    Cursor
+	bytes int // of messages since
+	last  time.Time
+}
+
+// due says whether to acknowledge what has come to at, with a message of so many bytes.
+func (a *acks) due(at Cursor, bytes int) bool {
+	a.bytes += bytes
+	if at == a.at || a.bytes < ackBytes && time.Since(a.last) < ackAfter {
+		return false
+	}
+	a.at, a.bytes, a.last = at, 0, time.Now()
+	return true
+}
+
+func (a *acks) send(ctx context.Context, conn socket) error {
+	text, err := json.Marshal(api.Command{Type: "ack", Stdout: a.at.Stdout, Stderr: a.at.Stderr})
+	if err != nil {
+		return fmt.Errorf("encode ack: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	if err := conn.Write(ctx, websocket.MessageText, text); err != nil {
+		return fmt.Errorf("acknowledge output: %w", err)
+	}
+	return nil
 }
 
 // read waits for one message, as long as a server that lives may be silent.

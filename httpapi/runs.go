@@ -21,8 +21,9 @@ type RunPath struct {
 }
 
 type newRun struct {
-	Key  string `header:"Idempotency-Key" maxLength:"255" doc:"Repeat a request with the same key, and the same run is returned"`
-	Body api.RunRequest
+	Key    string `header:"Idempotency-Key" maxLength:"255" doc:"Repeat a request with the same key, and the same run is returned"`
+	Follow string `query:"follow" pattern:"^[0-9A-Za-z_-]{1,64}$" doc:"The run's stream will be asked for with the same word: what is printed before is not lost either"`
+	Body   api.RunRequest
 }
 
 type acceptedRun struct {
@@ -88,6 +89,9 @@ func (h *handler) runs() {
 		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusServiceUnavailable},
 	}, func(ctx context.Context, id auth.Identity, in *newRun) (*acceptedRun, error) {
 		r, existed, err := s.Submit(ctx, id, in.Body, in.Key)
+		if err == nil {
+			s.Expect(r.ID, in.Follow)
+		}
 		out := &acceptedRun{Status: http.StatusCreated, Location: "/v1/runs/" + r.ID, Body: r}
 		if existed {
 			out.Status = http.StatusOK

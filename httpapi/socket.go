@@ -34,11 +34,15 @@ func (h *handler) socket(w http.ResponseWriter, r *http.Request, id auth.Identit
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		cancel(h.commands(ctx, conn, id, r.PathValue("run")))
+		cancel(h.commands(ctx, conn, id, r.PathValue("run"), f))
 	}()
+	limit := sendTimeout
+	if r.URL.Query().Has("follow") {
+		limit = followTimeout
+	}
 	err = h.pump(ctx, id, f, func(frame []byte) error {
 		// A canceled write breaks the connection, and the client would not hear why.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sendTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 		defer cancel()
 		return conn.Write(ctx, websocket.MessageText, frame)
 	})
@@ -73,7 +77,7 @@ func (e *commandError) Error() string { return e.text }
 
 // commands does what a client sends until its connection ends. What a run refuses (input after its end, say) is no reason to
 // close the stream, on which the client sees the run's end.
-func (h *handler) commands(ctx context.Context, conn *websocket.Conn, id auth.Identity, run string) error {
+func (h *handler) commands(ctx context.Context, conn *websocket.Conn, id auth.Identity, run string, f frames) error {
 	for {
 		kind, text, err := conn.Read(ctx)
 		if err != nil {
@@ -85,6 +89,12 @@ func (h *handler) commands(ctx context.Context, conn *websocket.Conn, id auth.Id
 		}
 		if run != "" {
 			c.Run = run
+		}
+		if c.Type == "ack" {
+			if v, ok := f.(*broker.Viewer); ok {
+				v.Have(c.Stdout, c.Stderr)
+			}
+			continue
 		}
 		if c.Type != "stdin" { // whose bytes wait for the program
 			if err := h.pace(ctx, id); err != nil {

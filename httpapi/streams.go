@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -20,7 +21,15 @@ const (
 	beat        = 15 * time.Second // of silence before a ping: well under the 60 s after which proxies give up
 	sendTimeout = 20 * time.Second // for one frame to a client that reads slowly; then the connection is closed
 	maxCommand  = 2 << 20          // bytes of one command of a client
+
+	// followTimeout is sendTimeout for a follower, for whom the broker has a limit of its own while the program waits.
+	followTimeout = 2 * time.Minute
 )
+
+// followKey is what a client may choose to say that it is the one that follows.
+const followKey = "^[0-9A-Za-z_-]{1,64}$"
+
+var isFollowKey = regexp.MustCompile(followKey).MatchString
 
 // frames is where a stream comes from: broker.Viewer, broker.Many, or a record.
 type frames interface {
@@ -35,7 +44,7 @@ func (h *handler) streams(mux *http.ServeMux) {
 			return nil, err
 		}
 		run := r.PathValue("run")
-		v, err := h.cfg.Server.Stream(r.Context(), id, run, c)
+		v, err := h.view(r, id, run, c)
 		if errors.Is(err, broker.ErrUnknownRun) {
 			return h.replay(r.Context(), id, run, c)
 		}
@@ -46,9 +55,35 @@ func (h *handler) streams(mux *http.ServeMux) {
 	}))
 	h.describeStream("stream-run", "/v1/runs/{run}/stream", "run", "Watch a run", []int{400, 409, 416},
 		&huma.Param{Name: "stdout", In: "query", Description: "Bytes of stdout that the viewer has; left out with stderr: the last 4 KiB of each come first", Schema: &huma.Schema{Type: "integer", Minimum: new(float64)}},
-		&huma.Param{Name: "stderr", In: "query", Description: "The same of stderr", Schema: &huma.Schema{Type: "integer", Minimum: new(float64)}})
+		&huma.Param{Name: "stderr", In: "query", Description: "The same of stderr", Schema: &huma.Schema{Type: "integer", Minimum: new(float64)}},
+		&huma.Param{Name: "follow", In: "query", Description: "Only for who controls the run, over a WebSocket: the program waits for this viewer, which sends acks, in place of losing output. A word of the client's choice, the same when it comes again. hello says whether the place was free", Schema: &huma.Schema{Type: "string", Pattern: followKey}})
 	h.describeStream("stream-session", "/v1/sessions/{session}/stream", "session", "Watch all runs of a session, those to come included", nil)
 }
+
+// view attaches a viewer, or the follower.
+func (h *handler) view(r *http.Request, id auth.Identity, run string, c broker.Cursor) (*broker.Viewer, error) {
+	if !r.URL.Query().Has("follow") {
+		return h.cfg.Server.Stream(r.Context(), id, run, c)
+	}
+	key := r.URL.Query().Get("follow")
+	switch {
+	case !isFollowKey(key):
+		return nil, badQuery("follow", "it is not 1 to 64 letters, digits, - and _")
+	case !isSocket(r):
+		return nil, badQuery("follow", "a follower says what has arrived, for which it needs a WebSocket")
+	}
+	return h.cfg.Server.Follow(r.Context(), id, run, c, key)
+}
+
+// badQuery is the answer to a parameter that cannot be read.
+func badQuery(name, detail string) error {
+	p := problem(http.StatusBadRequest, "invalid", "the request cannot be read", "")
+	p.Errors = []api.FieldError{{Field: "query." + name, Detail: detail}}
+	return p
+}
+
+// isSocket says whether a request asks for a WebSocket.
+func isSocket(r *http.Request) bool { return strings.EqualFold(r.Header.Get("Upgrade"), "websocket") }
 
 func (h *handler) describeStream(id, path, what, summary string, statuses []int, params ...*huma.Param) {
 	ref := h.api.OpenAPI().Components.Schemas
@@ -84,7 +119,7 @@ func (h *handler) stream(open func(*http.Request, auth.Identity) (frames, error)
 			h.refuse(w, h.problemOf(ctx, err))
 			return
 		}
-		if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+		if isSocket(r) {
 			h.socket(w, r, id, f)
 		} else {
 			h.events(w, r, id, f)
@@ -112,9 +147,7 @@ func cursorOf(r *http.Request) (broker.Cursor, error) {
 		}
 		n, err := strconv.ParseInt(part.text, 10, 64)
 		if err != nil || n < 0 {
-			p := problem(http.StatusBadRequest, "invalid", "the request cannot be read", "")
-			p.Errors = []api.FieldError{{Field: "query." + part.name, Detail: "it is not a number of bytes"}}
-			return c, p
+			return c, badQuery(part.name, "it is not a number of bytes")
 		}
 		*part.to = n
 	}

@@ -117,6 +117,10 @@ type IO struct {
 	// OnFrame receives output as it arrives, one call at a time, and slows the program down if it is slow. nil: none.
 	OnFrame func(Frame)
 
+	// OnGone is called when the sandbox is gone, before the last output comes: what was left in pipes, a few MiB at most. An
+	// OnFrame that blocks holds up the end of the run from then on, not the program. nil: none.
+	OnGone func()
+
 	// OnEvent receives what was seen in the sandbox as it happens, in order, from a goroutine of its own. nil: none, and
 	// the events are only counted.
 	OnEvent func(watch.Event)

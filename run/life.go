@@ -293,6 +293,9 @@ func (l *life) watch(ctx context.Context, sandbox driver.Sandbox, spec *driver.S
 	}
 	wall := gone.Sub(started)
 	l.trace("sandbox is gone")
+	if l.io.OnGone != nil {
+		l.io.OnGone()
+	}
 	finishInput()
 	l.streams.finish()
 	if exit.NotFound {

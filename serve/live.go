@@ -22,9 +22,9 @@ type liveRun struct {
 	resize  chan run.Size // of one element: the newest size counts
 }
 
-// spoolBytes is how much of each channel the log of a run has at least while it runs, so that a viewer which is slower than
+// defaultSpool is how much of each channel the log of a run has at least while it runs, so that a viewer which is slower than
 // the program for a while loses nothing. It is gone when the run has ended.
-const spoolBytes = 64 << 20
+const defaultSpool = 64 << 20
 
 // open makes the live part of an accepted run. Its stream takes frames from now on.
 func (s *Server) open(e queue.Entry, in api.RunRequest, outputBytes int64) (*liveRun, error) {
@@ -34,7 +34,7 @@ func (s *Server) open(e queue.Entry, in api.RunRequest, outputBytes int64) (*liv
 	if l, ok := s.live[id]; ok {
 		return l, nil
 	}
-	stream, err := s.cfg.Broker.Open(id, broker.Limits{LogBytes: max(outputBytes, spoolBytes)})
+	stream, err := s.cfg.Broker.Open(id, broker.Limits{LogBytes: max(outputBytes, s.cfg.SpoolBytes)})
 	if err != nil {
 		return nil, fmt.Errorf("open the stream of run %s: %w", id, err)
 	}

@@ -48,6 +48,7 @@ func newMetrics(r prometheus.Registerer, s *Server) (*metrics, error) {
 		gauge("silk_viewers", "Viewers of live runs.", func() float64 { return float64(s.cfg.Broker.Stats().Viewers) }),
 		counter("silk_frames_total", "Frames that were published.", func() float64 { return float64(s.cfg.Broker.Stats().Frames) }),
 		counter("silk_gap_bytes_total", "Bytes that viewers were told they lost.", func() float64 { return float64(s.cfg.Broker.Stats().GapBytes) }),
+		counter("silk_follower_waits_total", "Times that a program had to wait for its follower.", func() float64 { return float64(s.cfg.Broker.Stats().Held) }),
 		counter("silk_log_faults_total", "Logs of output that ended early.", func() float64 { return float64(s.cfg.Broker.Stats().LogFaults) }),
 	} {
 		if err := r.Register(c); err != nil {

@@ -56,6 +56,9 @@ type Config struct {
 	// KeepArtifacts is how long artifacts can be had. 0: 30 days.
 	KeepArtifacts time.Duration
 
+	// SpoolBytes is how much of each channel is kept on disk while a run runs, for viewers that are slower. 0: 64 MiB.
+	SpoolBytes int64
+
 	// OwnLocal is as in approval.Decision.
 	OwnLocal bool
 
@@ -90,6 +93,9 @@ func New(cfg Config) (*Server, error) {
 	}
 	if cfg.KeepArtifacts == 0 {
 		cfg.KeepArtifacts = defaultKeep
+	}
+	if cfg.SpoolBytes == 0 {
+		cfg.SpoolBytes = defaultSpool
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)

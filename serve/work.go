@@ -54,6 +54,7 @@ func (s *Server) do(ctx context.Context, e queue.Entry) error {
 			l.stream.Publish(api.Frame{Type: api.FrameStarted, AtMs: &now, Driver: started.Driver})
 		},
 		OnFrame: func(f run.Frame) { l.stream.Output(f.Channel, f.Offset, f.Seq, f.At, f.Data) },
+		OnGone:  l.stream.ProgramGone,
 		Stdin:   inputOf(in, l),
 		Trace:   s.metrics.trace(time.Now()),
 	}

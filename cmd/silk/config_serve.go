@@ -27,6 +27,8 @@ type serveConfig struct {
 	approvalFor   time.Duration
 	keepArtifacts time.Duration
 	grace         time.Duration
+	followIdle    time.Duration // how long a program waits for who follows it and takes nothing; 0: the default
+	followAway    time.Duration // and is not connected
 	ownLocal      bool
 
 	tls      bool
@@ -70,6 +72,8 @@ func readServe(d *strictyaml.Decoder, n strictyaml.Node) serveConfig {
 		"approval_for":   func(v strictyaml.Node) { c.approvalFor = readDuration(d, v, "serve: approval_for") },
 		"keep_artifacts": func(v strictyaml.Node) { c.keepArtifacts = readDuration(d, v, "serve: keep_artifacts") },
 		"grace":          func(v strictyaml.Node) { c.grace = readDuration(d, v, "serve: grace") },
+		"follow_idle":    func(v strictyaml.Node) { c.followIdle = readDuration(d, v, "serve: follow_idle") },
+		"follow_away":    func(v strictyaml.Node) { c.followAway = readDuration(d, v, "serve: follow_away") },
 		"own_local":      func(v strictyaml.Node) { c.ownLocal = readBool(d, v, "serve: own_local") },
 		"tls": func(v strictyaml.Node) {
 			c.tls = true

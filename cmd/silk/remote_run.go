@@ -32,8 +32,9 @@ type remoteRun struct {
 	*streams
 
 	id        string
-	attached  bool  // it is somebody else's: Ctrl-C leaves it alone
-	gaps      error // output that got lost on the way
+	key       string // of the request, and of who follows it; "": it is only watched
+	attached  bool   // it is somebody else's: Ctrl-C leaves it alone
+	gaps      error  // output that got lost on the way
 	lostBytes int64
 	firstGap  string
 	tails     [2]endOf // stdout, stderr
@@ -115,7 +116,8 @@ func (r *remoteRun) do(cmd *cobra.Command, args []string) (api.Outcome, error) {
 func (r *remoteRun) submit(wire api.RunRequest) error {
 	ctx, stop := after(r.streams.ctx, submitGrace)
 	defer stop()
-	accepted, err := r.client.Submit(ctx, wire, rand.Text())
+	r.key = rand.Text()
+	accepted, err := r.client.SubmitFollowed(ctx, wire, r.key)
 	if err != nil {
 		if cause := context.Cause(r.streams.ctx); cause != nil && !errors.As(err, new(*api.Problem)) {
 			return context.Canceled
@@ -160,7 +162,11 @@ func (r *remoteRun) follow(from client.Cursor) (api.Outcome, error) {
 	if r.io.Resize != nil {
 		helpers.Go(func() { r.resize(ctx) })
 	}
-	for f, err := range r.client.Watch(r.id, from).Frames(ctx) {
+	stream := r.client.Watch(r.id, from)
+	if r.key != "" {
+		stream = r.client.Follow(r.id, from, r.key)
+	}
+	for f, err := range stream.Frames(ctx) {
 		if err != nil {
 			return api.Outcome{}, err
 		}
@@ -277,7 +283,7 @@ func (r *remoteRun) gap(f api.Frame) {
 	if r.firstGap == "" {
 		r.firstGap = fmt.Sprintf("from byte %d of %s on", *f.From, f.Channel)
 	}
-	r.gaps = fmt.Errorf("%s of it were lost on the way, %s, since the program printed faster than they could be sent or the server did not keep them", sizeText(r.lostBytes), r.firstGap)
+	r.gaps = fmt.Errorf("%s of it were lost on the way, %s, since silk did not take them in time, or the server did not keep them", sizeText(r.lostBytes), r.firstGap)
 }
 
 // approval says that the run waits for its owner, and what came of it.

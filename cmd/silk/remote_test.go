@@ -30,14 +30,18 @@ import (
 // remoteStand is a whole service behind its door, and command lines for it.
 type remoteStand struct {
 	*testing.T
+	Stand  *servetest.Stand
 	url    string
 	tokens map[auth.Role]string
 	dir    string // working directory of what the user names
 }
 
-func newRemoteStand(t *testing.T) *remoteStand {
+func newRemoteStand(t *testing.T) *remoteStand { return newRemoteStandOf(t, servetest.Config{}) }
+
+func newRemoteStandOf(t *testing.T, cfg servetest.Config) *remoteStand {
 	t.Helper()
-	stand := servetest.New(t, servetest.Config{})
+	stand := servetest.New(t, cfg)
+	s := &remoteStand{T: t, Stand: stand, tokens: map[auth.Role]string{}, dir: t.TempDir()}
 	verifier := auth.NewVerifier(stand.DB, auth.VerifierConfig{})
 	handler, err := httpapi.New(httpapi.Config{
 		Server: stand.Server, DB: stand.DB, Verifier: verifier, Tickets: auth.NewTickets(verifier, auth.TicketsConfig{}),
@@ -52,7 +56,7 @@ func newRemoteStand(t *testing.T) *remoteStand {
 	}
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	s := &remoteStand{T: t, url: server.URL, tokens: map[auth.Role]string{}, dir: t.TempDir()}
+	s.url = server.URL
 	for _, role := range auth.Roles {
 		_, secret, err := auth.Create(t.Context(), stand.DB, auth.New{By: auth.LocalOwner, Name: "test-" + string(role), Role: role})
 		if err != nil {

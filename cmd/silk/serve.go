@@ -85,7 +85,9 @@ func (a *app) serve() (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
-	streams, err := broker.New(broker.Config{Dir: filepath.Join(h.home, broker.DirName), Logger: s.log})
+	streams, err := broker.New(broker.Config{
+		Dir: filepath.Join(h.home, broker.DirName), FollowIdle: s.cfg.followIdle, FollowAway: s.cfg.followAway, Logger: s.log,
+	})
 	if err != nil {
 		return err
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/silk-sandbox/silk/run"
 	"github.com/silk-sandbox/silk/serve"
 	"github.com/silk-sandbox/silk/store"
+	"github.com/silk-sandbox/silk/store/storetest"
 )
 
 // Profile is the name of the profile that there is: one hour at most without an approval is its time, 512 MiB its memory. Its
@@ -48,6 +49,7 @@ type Config struct {
 	Stream *queuetest.Stream
 	Queue  queue.Config
 	Serve  serve.Config
+	Broker broker.Config
 	Idle   bool // nothing is worked on until Work is called
 }
 
@@ -82,12 +84,12 @@ func New(t *testing.T, cfg Config) *Stand {
 	dir := filepath.Join(s.Home, broker.DirName)
 	s.must(os.MkdirAll(dir, 0o700))
 	var err error
-	s.DB, err = store.Open(t.Context(), filepath.Join(s.Home, store.FileName))
+	s.DB, err = storetest.Open(t.Context(), filepath.Join(s.Home, store.FileName))
 	s.must(err)
 	s.must(s.DB.Update(t.Context(), func(tx *sql.Tx) error {
 		for _, id := range []auth.Identity{Owner, Runner, Other, Viewer} {
-			if _, err := tx.ExecContext(t.Context(), `INSERT OR IGNORE INTO tokens (id, name, role, hash, max_running, max_queued, created_at)
-				VALUES (?, ?, ?, ?, 0, 0, 1)`, id.Token, id.Name, id.Role, id.Token); err != nil {
+			if _, err := tx.ExecContext(t.Context(), `INSERT INTO tokens (id, name, role, hash, max_running, max_queued, created_at)
+				VALUES (?, ?, ?, ?, 0, 0, 1) ON CONFLICT DO NOTHING`, id.Token, id.Name, id.Role, id.Token); err != nil {
 				return err
 			}
 		}
@@ -96,7 +98,9 @@ func New(t *testing.T, cfg Config) *Stand {
 	salvage := func(run, channel string) ([]byte, error) { return broker.Salvage(dir, run, channel) }
 	s.Engine, err = run.New(run.Config{Home: s.Home, Decide: s.Decide, Drivers: []driver.Driver{s.Fake}, Images: oneImage{s.Home}, Salvage: salvage})
 	s.must(err)
-	s.Broker, err = broker.New(broker.Config{Dir: dir})
+	streams := cfg.Broker
+	streams.Dir = dir
+	s.Broker, err = broker.New(streams)
 	s.must(err)
 	q := cfg.Queue
 	q.DB, q.Stream, q.Worker = s.DB, s.Stream, "w"
