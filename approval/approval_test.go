@@ -18,6 +18,7 @@ import (
 	"github.com/silk-sandbox/silk/audit"
 	"github.com/silk-sandbox/silk/auth"
 	"github.com/silk-sandbox/silk/store"
+	"github.com/silk-sandbox/silk/store/storetest"
 )
 
 // noon is when everything begins.
@@ -25,7 +26,7 @@ var noon = time.UnixMilli(1_780_000_000_000)
 
 func open(t testing.TB) *store.DB {
 	t.Helper()
-	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), store.FileName))
+	db, err := storetest.Open(t.Context(), filepath.Join(t.TempDir(), store.FileName))
 	if err != nil {
 		t.Fatal(err)
 	}

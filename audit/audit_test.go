@@ -14,11 +14,25 @@ import (
 	"time"
 
 	"github.com/silk-sandbox/silk/store"
+	"github.com/silk-sandbox/silk/store/storetest"
 )
 
+// open opens the store that stands for a path.
 func open(t *testing.T, path string) *store.DB {
 	t.Helper()
+	db, err := storetest.Open(t.Context(), path)
+	return opened(t, db, err)
+}
+
+// openFile is open for what only a file has: segments beside it.
+func openFile(t *testing.T, path string) *store.DB {
+	t.Helper()
 	db, err := store.Open(t.Context(), path)
+	return opened(t, db, err)
+}
+
+func opened(t *testing.T, db *store.DB, err error) *store.DB {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,11 +101,15 @@ func TestPublishedQuery(t *testing.T) {
 func TestAppendOnly(t *testing.T) {
 	db := open(t, path(t))
 	add(t, db, "r1", SandboxStarted, SandboxCompleted)
+	replace, end := "INSERT OR REPLACE INTO", ""
+	if db.Shared() {
+		replace, end = "INSERT INTO", " ON CONFLICT (id) DO UPDATE SET timestamp = excluded.timestamp"
+	}
 	for _, statement := range []string{
 		`UPDATE audit_events SET data = '{}' WHERE seq = 1`,
 		`DELETE FROM audit_events WHERE seq = 2`,
-		`INSERT OR REPLACE INTO audit_events SELECT id, 0, intent_id, event, data, created_at, seq, prev_hash, hash FROM audit_events WHERE seq = 2`,
-		`INSERT OR REPLACE INTO audit_events SELECT id, 0, intent_id, event, data, created_at, 3, prev_hash, hash FROM audit_events WHERE seq = 1`,
+		replace + ` audit_events SELECT id, 0, intent_id, event, data, created_at, seq, prev_hash, hash FROM audit_events WHERE seq = 2` + end,
+		replace + ` audit_events SELECT id, 0, intent_id, event, data, created_at, 3, prev_hash, hash FROM audit_events WHERE seq = 1` + end,
 		`INSERT INTO audit_events SELECT 'new', 0, intent_id, event, data, created_at, 7, prev_hash, hash FROM audit_events WHERE seq = 1`,
 	} {
 		if _, err := db.Exec(statement); err == nil || !strings.Contains(err.Error(), "append-only") {
@@ -100,6 +118,20 @@ func TestAppendOnly(t *testing.T) {
 	}
 	if head, err := Verify(t.Context(), db); err != nil || head.Seq != 2 {
 		t.Errorf("Verify after refused changes: %+v, %v", head, err)
+	}
+}
+
+// unguard lets the trail be changed.
+func unguard(t *testing.T, db *store.DB) {
+	t.Helper()
+	on := ""
+	if db.Shared() {
+		on = " ON audit_events"
+	}
+	for _, name := range []string{"audit_events_no_update", "audit_events_no_delete"} {
+		if _, err := db.Exec("DROP TRIGGER " + name + on); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -123,7 +155,8 @@ func TestVerifyNamesTheFirstBrokenEvent(t *testing.T) {
 			if head, err := Verify(t.Context(), db); err != nil || head.Seq != 5 {
 				t.Fatalf("before the change: %+v, %v", head, err)
 			}
-			if _, err := db.Exec("DROP TRIGGER audit_events_no_update; DROP TRIGGER audit_events_no_delete;" + test.change); err != nil {
+			unguard(t, db)
+			if _, err := db.Exec(test.change); err != nil {
 				t.Fatal(err)
 			}
 			head, err := Verify(t.Context(), db)
@@ -151,12 +184,31 @@ func TestVerifyNoticesANewHash(t *testing.T) {
 	if forged.Hash, err = forged.sum(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Exec("DROP TRIGGER audit_events_no_update; UPDATE audit_events SET data = ?, hash = ? WHERE seq = 2", "{}", forged.Hash); err != nil {
+	unguard(t, db)
+	if _, err := db.Exec("UPDATE audit_events SET data = ?, hash = ? WHERE seq = 2", "{}", forged.Hash); err != nil {
 		t.Fatal(err)
 	}
 	var broken *BrokenError
 	if _, err := Verify(t.Context(), db); !errors.As(err, &broken) || broken.Seq != 3 {
 		t.Errorf("got %v, want a break at 3", err)
+	}
+}
+
+// TestRotateLeavesASharedTrail: the events of a database server stay in its table.
+func TestRotateLeavesASharedTrail(t *testing.T) {
+	db := open(t, path(t))
+	for i := range 20 {
+		add(t, db, fmt.Sprint(i), SandboxStarted)
+	}
+	did, err := Rotate(t.Context(), db, Policy{MaxBytes: 1, Keep: 1, Retention: 1})
+	if err != nil || (len(did.Segments) == 0) != db.Shared() {
+		t.Errorf("rotated %+v, %v", did, err)
+	}
+	if move, remove, err := Preview(t.Context(), db, Policy{MaxBytes: 1, Keep: 1, Retention: 1}); db.Shared() && (move || len(remove) > 0) || err != nil {
+		t.Errorf("would move: %t, remove %v, %v", move, remove, err)
+	}
+	if report, err := Verify(t.Context(), db); err != nil || report.Seq < 20 {
+		t.Errorf("%+v, %v", report, err)
 	}
 }
 

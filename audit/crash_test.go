@@ -158,7 +158,7 @@ func TestKilledRotation(t *testing.T) {
 				}
 			}
 		}
-		rotate(t, open(t, p), policy)
+		rotate(t, openFile(t, p), policy)
 		return
 	}
 	for _, kill := range []struct {
@@ -215,7 +215,7 @@ func TestRotateAndAppendFromManyProcesses(t *testing.T) {
 	const env = "SILK_AUDIT_TEST_BOTH"
 	const processes, each = 3, 40
 	if p := os.Getenv(env); p != "" {
-		db := open(t, p)
+		db := openFile(t, p)
 		for i := range each {
 			add(t, db, fmt.Sprint(os.Getpid()), SandboxStarted, SandboxCompleted)
 			if i%4 == 3 {
@@ -239,7 +239,7 @@ func TestRotateAndAppendFromManyProcesses(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	db := open(t, p)
+	db := openFile(t, p)
 	for rotate(t, db, small).More {
 	}
 	report := verified(t, db)

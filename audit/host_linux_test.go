@@ -44,7 +44,7 @@ func fill(t *testing.T, dir string) (empty func()) {
 // On a full disk no event is lost that was appended, none is half there, and rotation goes on when there is room again.
 func TestRotateOnAFullDisk(t *testing.T) {
 	dir := testenv.SmallDisk(t, "4m")
-	db := open(t, filepath.Join(dir, store.FileName))
+	db := openFile(t, filepath.Join(dir, store.FileName))
 	grow(t, db, 50)
 	before := verified(t, db).Head
 	empty := fill(t, dir)
@@ -67,7 +67,7 @@ func TestRotateOnAFullDisk(t *testing.T) {
 // The disk fills after the first file: what is in it need not be in the table, and nothing is there twice.
 func TestRotateOnADiskThatFills(t *testing.T) {
 	dir := testenv.SmallDisk(t, "4m")
-	db := open(t, filepath.Join(dir, store.FileName))
+	db := openFile(t, filepath.Join(dir, store.FileName))
 	grow(t, db, 50)
 	before := verified(t, db).Head
 	var empty func()
@@ -93,7 +93,7 @@ func TestRotateOnADiskThatFills(t *testing.T) {
 // An event that does not fit is refused, so that its caller knows.
 func TestAppendOnAFullDisk(t *testing.T) {
 	dir := testenv.SmallDisk(t, "4m")
-	db := open(t, filepath.Join(dir, store.FileName))
+	db := openFile(t, filepath.Join(dir, store.FileName))
 	grow(t, db, 5)
 	fill(t, dir)
 	refused := false

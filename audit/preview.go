@@ -10,6 +10,9 @@ import (
 // Preview says what [Rotate] would do: whether old events would move into files, and which files that are there now
 // retention would remove.
 func Preview(ctx context.Context, db *store.DB, p Policy) (move bool, remove []string, err error) {
+	if db.Shared() {
+		return false, nil, nil
+	}
 	p = p.withDefaults()
 	err = db.View(ctx, func(tx *sql.Tx) error {
 		s, err := p.look(ctx, tx)

@@ -66,6 +66,10 @@ var atStep = func(string) {}
 // queries; one call makes a few files at most. At most one rotation of a state directory works at a time; while another does, Rotate does nothing. Events
 // may be appended meanwhile.
 //
+// Events in a database server stay in its table, and Rotate does nothing: a file would be on the host that made it, and the
+// other servers would find the trail broken. Keeping a table of that size is what such a database is for; a Policy.Retention
+// cannot be kept there, and whoever opens the store must refuse it.
+//
 // A crash, a full disk or a cancelled ctx at any moment loses nothing: events leave the table only when the file that
 // holds them is on disk, was read back, and is listed; the next rotation finishes or repeats the rest. Beside files of
 // another trail nothing is moved, and the error is a [*StrayError].
@@ -75,6 +79,9 @@ func Rotate(ctx context.Context, db *store.DB, p Policy) (did Rotated, err error
 			err = fmt.Errorf("rotate audit trail: %w", err)
 		}
 	}()
+	if db.Shared() {
+		return did, nil
+	}
 	p = p.withDefaults()
 	if due, err := p.due(ctx, db); err != nil || !due {
 		return did, err

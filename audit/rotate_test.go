@@ -24,7 +24,7 @@ var small = Policy{MaxBytes: 2900, Keep: 10}
 // long is a store whose trail has n events, each of which counts a little less than 300 bytes.
 func long(t *testing.T, n int) *store.DB {
 	t.Helper()
-	db := open(t, path(t))
+	db := openFile(t, path(t))
 	grow(t, db, n)
 	return db
 }
@@ -267,7 +267,7 @@ func TestUpgrade(t *testing.T) {
 	if err := old.Close(); err != nil {
 		t.Fatal(err)
 	}
-	db := open(t, file)
+	db := openFile(t, file)
 	if did := rotate(t, db, small); len(did.Segments) != 4 {
 		t.Errorf("it moved %+v", did)
 	}

@@ -136,6 +136,9 @@ func mayBegin(ctx context.Context, tx *sql.Tx) error {
 	if err := tx.QueryRowContext(ctx, "SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&file); err != nil {
 		return fmt.Errorf("read where the audit trail is: %w", err)
 	}
+	if file == "" { // a database server
+		return nil
+	}
 	dir := filepath.Join(filepath.Dir(file), DirName)
 	names, err := segmentFiles(dir)
 	if err == nil && len(names) > 0 {

@@ -70,7 +70,7 @@ func TestNoTrailBeginsBesideAnother(t *testing.T) {
 	if err := WithoutDatabase(t.TempDir()); err != nil {
 		t.Errorf("where nothing was run: %v", err)
 	}
-	db := open(t, filepath.Join(home, store.FileName))
+	db := openFile(t, filepath.Join(home, store.FileName))
 	e, err := New("r1", SandboxStarted, time.Now(), map[string]any{"intentId": "r1"})
 	if err != nil {
 		t.Fatal(err)

@@ -16,8 +16,14 @@ import (
 // DirName is the directory of the segments, beside the database.
 const DirName = "audit"
 
-// Dir is the directory of the segments of db. It is made by the first rotation.
-func Dir(db *store.DB) string { return filepath.Join(filepath.Dir(db.Path()), DirName) }
+// Dir is the directory of the segments of db, which the first rotation makes. It is empty if db is in a database server, where
+// there are none: see [Rotate].
+func Dir(db *store.DB) string {
+	if db.Shared() {
+		return ""
+	}
+	return filepath.Join(filepath.Dir(db.Path()), DirName)
+}
 
 // Filter chooses events. Its zero value chooses the newest 100.
 type Filter struct {

@@ -172,8 +172,11 @@ func (v *verifier) table(ctx context.Context, tx *sql.Tx) error {
 	return nil
 }
 
-// segmentFiles lists the names of files that are named as segments.
+// segmentFiles lists the names of files that are named as segments. Without a directory there are none.
 func segmentFiles(dir string) (names []string, err error) {
+	if dir == "" {
+		return nil, nil
+	}
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list audit segments: %w", err)

@@ -16,11 +16,12 @@ import (
 	"github.com/silk-sandbox/silk/audit"
 	"github.com/silk-sandbox/silk/internal/secret"
 	"github.com/silk-sandbox/silk/store"
+	"github.com/silk-sandbox/silk/store/storetest"
 )
 
 func open(t testing.TB) *store.DB {
 	t.Helper()
-	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), store.FileName))
+	db, err := storetest.Open(t.Context(), filepath.Join(t.TempDir(), store.FileName))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/silk-sandbox/silk/queue"
 	"github.com/silk-sandbox/silk/queue/jetstream"
 	"github.com/silk-sandbox/silk/store"
+	"github.com/silk-sandbox/silk/store/storetest"
 )
 
 // host is what a queue stands on.
@@ -32,7 +33,7 @@ func (h *host) streamDir() string { return filepath.Join(h.dir, "stream") }
 
 func startHost(ctx context.Context, dir string, cfg queue.Config) (_ *host, _ *queue.Queue, err error) {
 	h := &host{dir: dir}
-	if h.db, err = store.Open(ctx, filepath.Join(dir, store.FileName)); err != nil {
+	if h.db, err = storetest.Open(ctx, filepath.Join(dir, store.FileName)); err != nil {
 		return nil, nil, err
 	}
 	if h.stream, err = jetstream.Open(ctx, jetstream.Config{Dir: h.streamDir(), Logger: cfg.Logger}); err != nil {
@@ -96,6 +97,9 @@ func (r *recorder) step(step, run string) {
 	stop := errors.New("nothing was written")
 	err := r.h.db.Update(context.Background(), func(*sql.Tx) error { // nobody writes the table meanwhile
 		if err := copyTree(c.dir, r.h.dir); err != nil {
+			return err
+		}
+		if err := storetest.Copy(context.Background(), filepath.Join(r.h.dir, store.FileName), filepath.Join(c.dir, store.FileName)); err != nil {
 			return err
 		}
 		return stop

@@ -13,6 +13,7 @@ import (
 	"github.com/silk-sandbox/silk/queue"
 	"github.com/silk-sandbox/silk/queue/queuetest"
 	"github.com/silk-sandbox/silk/store"
+	"github.com/silk-sandbox/silk/store/storetest"
 )
 
 // bench is a queue over a new store and a stream in memory, whose runs end when the test says so.
@@ -35,7 +36,7 @@ type bench struct {
 
 func newBench(t *testing.T, cfg queue.Config) *bench {
 	t.Helper()
-	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), store.FileName))
+	db, err := storetest.Open(t.Context(), filepath.Join(t.TempDir(), store.FileName))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/silk-sandbox/silk/queue"
 	"github.com/silk-sandbox/silk/queue/queuetest"
 	"github.com/silk-sandbox/silk/store"
+	"github.com/silk-sandbox/silk/store/storetest"
 )
 
 // model is what a queue promises, in the simplest words.
@@ -79,7 +80,7 @@ func TestQueueAgreesWithItsModel(t *testing.T) {
 const modelQueued, modelToken, modelRunning, modelTokenRunning = 7, 4, 3, 2
 
 func playModel(t *testing.T, rt *rapid.T, path string) {
-	db, err := store.Open(t.Context(), path)
+	db, err := storetest.Open(t.Context(), path)
 	if err != nil {
 		rt.Fatal(err)
 	}

@@ -63,7 +63,7 @@ const recent = 50
 
 // seed learns from the past how long runs take.
 func (q *Queue) seed(ctx context.Context) error {
-	rows, err := q.db.QueryContext(ctx, `SELECT ended_at - started_at FROM (SELECT * FROM requests ORDER BY run DESC LIMIT ?)
+	rows, err := q.db.QueryContext(ctx, `SELECT ended_at - started_at FROM (SELECT * FROM requests ORDER BY run DESC LIMIT ?) AS newest
 		WHERE state = 'ended' AND started_at IS NOT NULL ORDER BY run`, recent)
 	if err != nil {
 		return fmt.Errorf("read requests: %w", err)

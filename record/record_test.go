@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/silk-sandbox/silk/store"
+	"github.com/silk-sandbox/silk/store/storetest"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -25,7 +26,7 @@ var update = flag.Bool("update", false, "write the golden files")
 func open(t *testing.T) (db *store.DB, home string) {
 	t.Helper()
 	home = t.TempDir()
-	db, err := store.Open(t.Context(), filepath.Join(home, store.FileName))
+	db, err := storetest.Open(t.Context(), filepath.Join(home, store.FileName))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func put(ctx context.Context, tx *sql.Tx, owner string, e Entry) error {
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET profile = excluded.profile, outcome = excluded.outcome, exit_code = excluded.exit_code,
 			driver = excluded.driver, image = excluded.image, owner = excluded.owner, plan = excluded.plan, record = excluded.record
-		WHERE outcome = ''`, // a finished record never changes
+		WHERE runs.outcome = ''`, // a finished record never changes
 		r.Run, r.StartedAtMs, r.Client, r.Profile, r.Outcome.Kind, r.Outcome.ExitCode, r.Driver, r.Image, owner, string(e.Plan), text)
 	if err != nil {
 		return fmt.Errorf("write record of run %s: %w", r.Run, err)

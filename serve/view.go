@@ -154,7 +154,7 @@ func (s *Server) list(ctx context.Context, id auth.Identity, f Filter, limit int
 			FROM requests q LEFT JOIN runs r ON r.id = q.run
 		UNION ALL
 		SELECT id, '', '', CASE WHEN outcome = '' THEN 'running' ELSE 'ended' END, profile, outcome FROM runs WHERE id NOT IN (SELECT run FROM requests)
-	) WHERE TRUE`
+	) AS all_runs WHERE TRUE`
 	var args []any
 	add := func(cond string, arg any) { text, args = text+" AND "+cond, append(args, arg) }
 	if !id.Can(auth.ActViewAll) {

@@ -86,6 +86,35 @@ func exec1(ctx context.Context, address, statement string) error {
 	return err
 }
 
+// Copy makes the store of path what the one of from is at this moment, if they are not files, which the caller copies itself.
+func Copy(ctx context.Context, from, path string) error {
+	if testenv.StoreAddress() == "" {
+		return nil
+	}
+	source, err := Open(ctx, from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	to, err := Open(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	var schema string
+	if err := source.QueryRowContext(ctx, "SELECT current_schema()").Scan(&schema); err != nil {
+		return err
+	}
+	return to.Update(ctx, func(tx *sql.Tx) error {
+		for _, table := range []string{"runs", "outputs", "tokens", "sessions", "requests", "approvals"} {
+			if _, err := tx.ExecContext(ctx, "INSERT INTO "+table+" SELECT * FROM "+schema+"."+table); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // Admin is a database without what silk puts around it: for tests that play its administrator.
 func Admin(address string) (*sql.DB, error) {
 	config, err := pgx.ParseConfig(address)
