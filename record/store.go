@@ -64,7 +64,7 @@ func put(ctx context.Context, tx *sql.Tx, owner string, e Entry) error {
 
 // Get returns the run with the id, or the only one whose id begins with it (at least four characters, any case). Errors:
 // [ErrNotFound], [*AmbiguousError].
-func Get(ctx context.Context, db *store.DB, id string) (Entry, error) {
+func Get(ctx context.Context, db Querier, id string) (Entry, error) {
 	const least = 4 // fewer match by accident, and a ULID begins with its time
 	prefix := strings.ToUpper(id)
 	if len(prefix) < least || strings.Trim(prefix, "0123456789ABCDEFGHJKMNPQRSTVWXYZ") != "" {
@@ -122,7 +122,7 @@ func List(ctx context.Context, db *store.DB, f Filter) ([]Entry, error) {
 
 // Lost returns the runs that have no outcome though their engine is gone: alive says whether the engine of that name
 // still exists. Whoever ends them calls it inside the transaction that does.
-func Lost(ctx context.Context, db querier, alive func(owner string) bool) ([]Entry, error) {
+func Lost(ctx context.Context, db Querier, alive func(owner string) bool) ([]Entry, error) {
 	rows, err := db.QueryContext(ctx, "SELECT DISTINCT owner FROM runs WHERE outcome = ''")
 	if err != nil {
 		return nil, fmt.Errorf("read unfinished runs: %w", err)
@@ -151,12 +151,12 @@ func Lost(ctx context.Context, db querier, alive func(owner string) bool) ([]Ent
 	return lost, nil
 }
 
-// querier is a *store.DB or a *sql.Tx.
-type querier interface {
+// Querier is a *store.DB or a *sql.Tx.
+type Querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-func query(ctx context.Context, db querier, text string, args ...any) ([]Entry, error) {
+func query(ctx context.Context, db Querier, text string, args ...any) ([]Entry, error) {
 	rows, err := db.QueryContext(ctx, text, args...)
 	if err != nil {
 		return nil, fmt.Errorf("read runs: %w", err)

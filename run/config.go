@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/silk-sandbox/silk/alert"
@@ -15,6 +16,7 @@ import (
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/record"
+	"github.com/silk-sandbox/silk/store"
 	"github.com/silk-sandbox/silk/watch"
 )
 
@@ -23,6 +25,17 @@ import (
 type Config struct {
 	// Home is the state directory, which must exist. silk.db, runs/ and engines/ are made in it.
 	Home string
+
+	// Store is the state, if it is not silk.db in Home: the database that the servers of a service share. The caller closes
+	// it, after the engine. nil: the engine opens the file.
+	Store *store.DB
+
+	// Server is this server's name in Store: it stands in the records of runs that have no end yet. Needed with a Store that
+	// is shared, and no other server has it. It has no slash.
+	Server string
+
+	// Alive says whether another server may still run its runs. nil: it may, so their records are left alone.
+	Alive func(server string) bool
 
 	// Decide turns a request into a plan: policy.Decide with the owner's profiles and grants. A [*policy.Denial] is
 	// a refusal, any other error a request that cannot be read. It is called once for each run and must be pure.
@@ -158,6 +171,9 @@ func (c Config) validate() error {
 	var faults []error
 	if !filepath.IsAbs(c.Home) {
 		faults = append(faults, fmt.Errorf("state directory %q is not an absolute path", c.Home))
+	}
+	if strings.Contains(c.Server, "/") || c.Store != nil && c.Store.Shared() && c.Server == "" {
+		faults = append(faults, fmt.Errorf("%q is no name of a server in a database that servers share", c.Server))
 	}
 	if c.Decide == nil {
 		faults = append(faults, errors.New("no Decide"))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -26,7 +27,7 @@ const teardownTimeout = 10 * time.Second
 // a state directory.
 type Engine struct {
 	cfg Config
-	id  string // names the lock file that says that we are alive
+	id  string // names us in the records of runs that have no end yet: the server, a slash, and the name of the lock file that says that we are alive
 
 	mu         sync.Mutex // held while the state is opened
 	db         *store.DB
@@ -44,6 +45,9 @@ func New(cfg Config) (*Engine, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &Engine{cfg: cfg.withDefaults(), id: newID(), cancel: cancel}
+	if cfg.Server != "" {
+		e.id = cfg.Server + "/" + e.id
+	}
 	e.background.Go(func() { e.clean(ctx) })
 	return e, nil
 }
@@ -57,7 +61,7 @@ func (e *Engine) Close() error {
 	if e.db == nil {
 		return nil
 	}
-	err := errors.Join(e.db.Close(), e.unlock())
+	err := errors.Join(e.closeStore((*store.DB).Close), e.unlock())
 	e.db = nil
 	return err
 }
@@ -72,7 +76,15 @@ func (e *Engine) Leave() error {
 	if e.db == nil {
 		return nil
 	}
-	return errors.Join(e.db.Leave(), e.unlock())
+	return errors.Join(e.closeStore((*store.DB).Leave), e.unlock())
+}
+
+// closeStore closes the store if it is the engine's.
+func (e *Engine) closeStore(how func(*store.DB) error) error {
+	if e.cfg.Store != nil {
+		return nil
+	}
+	return how(e.db)
 }
 
 // unlock says that the engine is gone. Where a run has no end in its record, the file stays, so that others write it.
@@ -93,20 +105,46 @@ func (e *Engine) state(ctx context.Context) (*store.DB, error) {
 	if e.db != nil {
 		return e.db, nil
 	}
-	db, err := store.Open(ctx, filepath.Join(e.cfg.Home, store.FileName))
+	db, err := e.open(ctx)
 	if err != nil {
 		return nil, err
 	}
 	dir := filepath.Join(e.cfg.Home, enginesDir)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, errors.Join(err, db.Close())
+	err = os.MkdirAll(dir, 0o700)
+	if err == nil {
+		e.lock, err = lockfile.Create(filepath.Join(dir, path.Base(e.id)))
 	}
-	lock, err := lockfile.Create(filepath.Join(dir, e.id))
+	e.db = db
 	if err != nil {
-		return nil, errors.Join(err, db.Close())
+		err = errors.Join(err, e.closeStore((*store.DB).Close))
+		e.db = nil
+		return nil, err
 	}
-	e.db, e.lock = db, lock
 	return db, nil
+}
+
+func (e *Engine) open(ctx context.Context) (*store.DB, error) {
+	if e.cfg.Store != nil {
+		return e.cfg.Store, nil
+	}
+	return store.Open(ctx, filepath.Join(e.cfg.Home, store.FileName))
+}
+
+// alive says whether an owner may still run its runs. Who is of this server has a lock file; another server is asked about.
+func (e *Engine) alive(owner string) bool {
+	server, id := names(owner)
+	if server != e.cfg.Server {
+		return e.cfg.Alive == nil || e.cfg.Alive(server)
+	}
+	return lockHeld(e.cfg.Home, id)
+}
+
+// names are the parts of an owner: its server, which is empty where the state is a file, and its lock file.
+func names(owner string) (server, lock string) {
+	if server, lock, ok := strings.Cut(owner, "/"); ok {
+		return server, lock
+	}
+	return "", owner
 }
 
 // clean opens the state early and repairs what engines left that died.

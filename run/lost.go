@@ -32,11 +32,11 @@ func (e *Engine) EndLost(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	entry, err := record.Get(ctx, db, id)
-	if err != nil || entry.Record.Outcome.Kind != "" {
-		return err
-	}
 	return db.Update(ctx, func(tx *sql.Tx) error {
+		entry, err := record.Get(ctx, tx, id)
+		if err != nil || entry.Record.Outcome.Kind != "" { // another server may have been faster
+			return err
+		}
 		return finishLost(ctx, tx, e.cfg.Home, e.cfg.Salvage, entry, "the end of the run could not be written when it came")
 	})
 }

@@ -43,13 +43,31 @@ func Recover(ctx context.Context, home string, dry bool, salvage Salvage) (left 
 		return left, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	return recoverIn(ctx, db, home, dry, salvage, func(owner string) bool { return lockHeld(home, owner) })
+}
+
+// Recover is [Recover] in the state of the engine, for a service that starts.
+func (e *Engine) Recover(ctx context.Context) (left Leftovers, err error) {
+	db, err := e.state(ctx)
+	if err == nil {
+		left, err = recoverIn(ctx, db, e.cfg.Home, false, e.cfg.Salvage, e.alive)
+	}
+	if err != nil {
+		err = fmt.Errorf("recover what runs left: %w", err)
+	}
+	return left, err
+}
+
+// lockHeld says whether an engine in home may be alive.
+func lockHeld(home, id string) bool {
+	held, err := lockfile.Held(filepath.Join(home, enginesDir, id))
+	return held || err != nil
+}
+
+func recoverIn(ctx context.Context, db *store.DB, home string, dry bool, salvage Salvage, alive func(owner string) bool) (left Leftovers, err error) {
 	engines, err := deadEngines(home)
 	if err != nil {
 		return left, err
-	}
-	alive := func(owner string) bool {
-		held, err := lockfile.Held(filepath.Join(home, enginesDir, owner))
-		return held || err != nil
 	}
 	if dry {
 		lost, err := record.Lost(ctx, db, alive)
@@ -84,7 +102,8 @@ func (e *Engine) recover(ctx context.Context, db *store.DB) error {
 		return err
 	}
 	_, err = endLost(ctx, db, e.cfg.Home, e.cfg.Salvage, func(owner string) bool {
-		return !slices.Contains(engines, filepath.Join(e.cfg.Home, enginesDir, owner))
+		server, id := names(owner)
+		return server != e.cfg.Server || !slices.Contains(engines, filepath.Join(e.cfg.Home, enginesDir, id))
 	})
 	if err != nil {
 		return err // the files stay for the next attempt

@@ -20,7 +20,7 @@ var errRestarted = errors.New(run.HostRestarted + ": silk was ended while the ru
 // that wait get a stream again; what was decided meanwhile is carried out. Call it once, before Work and before any door opens.
 func (s *Server) Recover(ctx context.Context) error {
 	// The engine ends the records of runs whose engine is gone, with what Salvage finds: first, so that they have ends.
-	if _, err := run.Recover(ctx, s.cfg.Home, false, s.cfg.Salvage); err != nil {
+	if _, err := s.cfg.Engine.Recover(ctx); err != nil {
 		return err
 	}
 	lost, err := s.cfg.Queue.Lost(ctx)

@@ -3,6 +3,7 @@
 package servetest
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -46,6 +47,8 @@ var (
 // Config changes what a stand is made of.
 type Config struct {
 	Home   string // made earlier by another stand, to start again; empty: a new one
+	Store  string // home of another stand, whose database this one shares; empty: its own
+	Server string // its name there; empty: "w"
 	Stream *queuetest.Stream
 	Queue  queue.Config
 	Serve  serve.Config
@@ -78,13 +81,14 @@ func New(t *testing.T, cfg Config) *Stand {
 	if s.Home == "" {
 		s.Home = t.TempDir()
 	}
+	cfg.Server, cfg.Store = cmp.Or(cfg.Server, "w"), cmp.Or(cfg.Store, s.Home)
 	if s.Stream == nil {
 		s.Stream = &queuetest.Stream{}
 	}
 	dir := filepath.Join(s.Home, broker.DirName)
 	s.must(os.MkdirAll(dir, 0o700))
 	var err error
-	s.DB, err = storetest.Open(t.Context(), filepath.Join(s.Home, store.FileName))
+	s.DB, err = storetest.Open(t.Context(), filepath.Join(cfg.Store, store.FileName))
 	s.must(err)
 	s.must(s.DB.Update(t.Context(), func(tx *sql.Tx) error {
 		for _, id := range []auth.Identity{Owner, Runner, Other, Viewer} {
@@ -96,14 +100,14 @@ func New(t *testing.T, cfg Config) *Stand {
 		return nil
 	}))
 	salvage := func(run, channel string) ([]byte, error) { return broker.Salvage(dir, run, channel) }
-	s.Engine, err = run.New(run.Config{Home: s.Home, Decide: s.Decide, Drivers: []driver.Driver{s.Fake}, Images: oneImage{s.Home}, Salvage: salvage})
+	s.Engine, err = run.New(run.Config{Home: s.Home, Store: s.DB, Server: cfg.Server, Alive: cfg.Queue.Alive, Decide: s.Decide, Drivers: []driver.Driver{s.Fake}, Images: oneImage{s.Home}, Salvage: salvage})
 	s.must(err)
 	streams := cfg.Broker
 	streams.Dir = dir
 	s.Broker, err = broker.New(streams)
 	s.must(err)
 	q := cfg.Queue
-	q.DB, q.Stream, q.Worker = s.DB, s.Stream, "w"
+	q.DB, q.Stream, q.Worker = s.DB, s.Stream, cfg.Server
 	q.End = func(ctx context.Context, e queue.Entry) { s.Server.End(ctx, e) }
 	s.Queue, err = queue.Open(t.Context(), q)
 	s.must(err)
