@@ -23,6 +23,7 @@ const (
 	FrameDisplay   FrameType = "display"   // an artifact to be shown: MIME, Path
 	FrameGap       FrameType = "gap"       // bytes From to To of Channel are not to be had any more
 	FrameExit      FrameType = "exit"      // the last one of a run: Outcome. A stream without it ended for another reason
+	FrameInput     FrameType = "input"     // the answer to a command with Offset: bytes of input that the run has got; if refused, Detail says why
 	FramePing      FrameType = "ping"      // nothing; that the connection lives
 )
 
@@ -42,7 +43,7 @@ type Frame struct {
 	Seq     uint64 `json:"seq,omitempty"`   // common to both channels of a run, from 1; grows, but not by one where pieces were joined
 	AtMs    *int64 `json:"at_ms,omitempty"` // milliseconds since the program started; also of started, since 1970
 	Channel string `json:"channel,omitempty"`
-	Offset  *int64 `json:"offset,omitempty"` // of the first byte in its channel
+	Offset  *int64 `json:"offset,omitempty"` // of the first byte in its channel; of input: see there
 	Data    string `json:"data,omitempty"`   // if it is valid UTF-8 and not mostly control characters
 	B64     string `json:"b64,omitempty"`    // otherwise, standard base64
 
@@ -100,6 +101,7 @@ type Command struct {
 	Run     string `json:"run,omitempty"` // needed on the stream of a session
 	Data    string `json:"data,omitempty"`
 	B64     string `json:"b64,omitempty"`
+	Offset  *int64 `json:"offset,omitempty"` // of stdin and stdin_end, as of Input; it is answered by a frame input
 	Columns uint16 `json:"columns,omitempty"`
 	Rows    uint16 `json:"rows,omitempty"`
 

@@ -13,6 +13,7 @@ type Problem struct {
 	Rule         string `json:"rule,omitempty" doc:"Of a denial"`
 	Fix          string `json:"fix,omitempty" doc:"What can be done about a denial"`
 	Run          string `json:"run,omitempty" doc:"The run that has the record of the denial, or that is in the way"`
+	Offset       *int64 `json:"offset,omitempty" doc:"Of input that was refused: where the next piece begins"`
 	RetryAfterMs int64  `json:"retry_after_ms,omitempty" doc:"Try again then; as Retry-After, which has whole seconds"`
 }
 

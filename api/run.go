@@ -96,4 +96,11 @@ type Input struct {
 	Data string `json:"data,omitempty"`
 	B64  string `json:"b64,omitempty" contentEncoding:"base64"`
 	End  bool   `json:"end,omitempty" doc:"Nothing follows: the program sees the end of its input"`
+
+	Offset *int64 `json:"offset,omitempty" minimum:"0" doc:"How many bytes of input were sent before. A piece with it can be sent again when no answer came: it is not taken twice"`
+}
+
+// InputTaken is the answer to a piece of input.
+type InputTaken struct {
+	Offset int64 `json:"offset" doc:"Where the next piece begins: bytes of input that the run has got"`
 }

@@ -126,7 +126,7 @@ func TestRequests(t *testing.T) {
 		{"GET /v1/runs/" + run, func(c *Client) error { _, err := c.Run(ctx, run); return err }},
 		{"GET /v1/runs/a%2Fb%3Fc", func(c *Client) error { _, err := c.Run(ctx, "a/b?c"); return err }},
 		{"POST /v1/runs/" + run + "/cancel", func(c *Client) error { return c.Cancel(ctx, run) }},
-		{"POST /v1/runs/" + run + `/stdin {"data":"<x>"}`, func(c *Client) error { return c.Input(ctx, run, api.Input{Data: "<x>"}) }},
+		{"POST /v1/runs/" + run + `/stdin {"data":"<x>"}`, func(c *Client) error { _, err := c.Input(ctx, run, api.Input{Data: "<x>"}); return err }},
 		{"POST /v1/runs/" + run + `/size {"columns":80,"rows":24}`, func(c *Client) error { return c.Resize(ctx, run, api.Size{Columns: 80, Rows: 24}) }},
 		{"GET /v1/runs/" + run + "/record", func(c *Client) error { _, err := c.Record(ctx, run); return err }},
 		{"GET /v1/runs/" + run + "/output/stderr", func(c *Client) error {
@@ -281,9 +281,28 @@ func TestAskAgain(t *testing.T) {
 		t.Errorf("got %v, %v", r, err)
 	}
 	for asked.Store(0); asked.Load() < 2; {
-		if err := c.Input(t.Context(), testRun, api.Input{Data: "x"}); err == nil {
+		if _, err := c.Input(t.Context(), testRun, api.Input{Data: "x"}); err == nil {
 			t.Error("there was no answer, and no error")
 		}
+	}
+}
+
+// A piece of input that says where it begins is sent again when no answer has come.
+func TestInputAgain(t *testing.T) {
+	var asked atomic.Int32
+	c := serverOf(t, func(w http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		if string(text) != `{"data":"x","offset":5}`+"\n" {
+			t.Errorf("it was sent %s", text)
+		}
+		if asked.Add(1) < 3 {
+			panic(http.ErrAbortHandler)
+		}
+		answer(w, 200, api.InputTaken{Offset: 6})
+	})
+	at := int64(5)
+	if next, err := c.Input(t.Context(), testRun, api.Input{Data: "x", Offset: &at}); err != nil || next != 6 || asked.Load() != 3 {
+		t.Errorf("%d, %v after %d attempts", next, err, asked.Load())
 	}
 }
 

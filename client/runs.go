@@ -118,10 +118,24 @@ func (c *Client) Cancel(ctx context.Context, run string) error {
 	return c.do(ctx, call{method: http.MethodPost, path: runPath(run, "/cancel")}, nil)
 }
 
-// Input sends a piece of the program's input, of at most 1 MiB. A problem with status 409 says that the run has ended, its input
-// has, or the program has not yet read what was sent before: [Client.Run] tells the first from the others.
-func (c *Client) Input(ctx context.Context, run string, in api.Input) error {
-	return c.post(ctx, runPath(run, "/stdin"), in, nil)
+// Input sends a piece of the program's input, of at most 1 MiB, and returns where the next one begins. A piece with an offset is
+// sent again when no answer has come, as other requests that change nothing the second time; one without is sent once. It is taken
+// as a whole or not at all. Problems with status 409 are urn:silk:input-full, while the program has not read what was sent before;
+// urn:silk:input-offset, if others send too, or the server was ended: Offset says where the next piece begins; and urn:silk:state,
+// when the run or its input has ended, which [Client.Run] tells apart.
+func (c *Client) Input(ctx context.Context, run string, in api.Input) (next int64, err error) {
+	body, err := encode(in)
+	if err != nil {
+		return 0, err
+	}
+	q := call{method: http.MethodPost, path: runPath(run, "/stdin"), body: body}
+	var taken api.InputTaken
+	if in.Offset == nil {
+		err = c.do(ctx, q, &taken)
+	} else {
+		err = c.again(ctx, q, &taken)
+	}
+	return taken.Offset, err
 }
 
 // Resize gives the program's terminal another size.

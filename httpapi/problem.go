@@ -45,6 +45,7 @@ var kinds = []struct {
 	{approval.ErrExpired, http.StatusConflict, "expired", "the time for a decision is over"},
 	{auth.ErrName, http.StatusConflict, "name", "the name is taken or no good"},
 	{auth.ErrRevoked, http.StatusConflict, "revoked", "it is revoked already"},
+	{serve.ErrInputOffset, http.StatusConflict, "input-offset", "the piece is not the next one of the input"},
 	{serve.ErrInputFull, http.StatusConflict, "input-full", "the program has not read what came before"},
 	{serve.ErrState, http.StatusConflict, "state", "the run is not in a state that allows this"},
 	{broker.ErrCursor, http.StatusRequestedRangeNotSatisfiable, "cursor", "the run has not printed that much"},
@@ -72,6 +73,7 @@ func (h *handler) problemOf(ctx context.Context, err error) error {
 		denied  *serve.DeniedError
 		full    *queue.FullError
 		big     *queue.TooBigError
+		piece   *serve.InputError
 	)
 	const again = 2 * time.Second
 	switch {
@@ -109,7 +111,11 @@ func (h *handler) problemOf(ctx context.Context, err error) error {
 			if more, ok := hints[k.kind]; ok {
 				detail = more
 			}
-			return problem(k.status, k.kind, k.title, detail)
+			p := problem(k.status, k.kind, k.title, detail)
+			if errors.As(err, &piece) {
+				p.Offset = &piece.Offset
+			}
+			return p
 		}
 	}
 	h.cfg.Logger.ErrorContext(ctx, "answer a request", logkey.Error, err)

@@ -57,6 +57,8 @@ type newInput struct {
 	Body api.Input
 }
 
+type inputTaken struct{ Body api.InputTaken }
+
 type newSize struct {
 	RunPath
 	Body api.Size
@@ -123,9 +125,11 @@ func (h *handler) runs() {
 	})
 	operation(h, huma.Operation{
 		OperationID: "send-input", Method: http.MethodPost, Path: "/v1/runs/{run}/stdin", Summary: "Send a piece of the program's input", Tags: []string{"runs"},
-		DefaultStatus: http.StatusNoContent, MaxBodyBytes: 2 << 20, Errors: []int{http.StatusNotFound, http.StatusConflict},
-	}, func(ctx context.Context, id auth.Identity, in *newInput) (*nothing, error) {
-		return nil, s.Input(ctx, id, in.Run, in.Body)
+		Description:  "A piece is taken or refused as a whole. The answer, of a 409 too, says where the next one begins. One with `offset` can be sent again when no answer came.",
+		MaxBodyBytes: 2 << 20, Errors: []int{http.StatusNotFound, http.StatusConflict},
+	}, func(ctx context.Context, id auth.Identity, in *newInput) (*inputTaken, error) {
+		next, err := s.Input(ctx, id, in.Run, in.Body)
+		return &inputTaken{api.InputTaken{Offset: next}}, err
 	})
 	operation(h, huma.Operation{
 		OperationID: "resize-terminal", Method: http.MethodPost, Path: "/v1/runs/{run}/size", Summary: "Give the program's terminal another size", Tags: []string{"runs"},

@@ -1,10 +1,7 @@
 package serve
 
 import (
-	"context"
 	"fmt"
-	"io"
-	"sync"
 
 	"github.com/silk-sandbox/silk/api"
 	"github.com/silk-sandbox/silk/broker"
@@ -75,78 +72,6 @@ func (s *Server) tellEnd(id string, out run.Outcome) {
 		l.stream.Publish(api.Frame{Type: api.FrameViolation, Rule: out.Rule, Syscall: out.Syscall, Detail: out.Argument})
 	}
 	l.stream.End(outcomeOf(out))
-}
-
-// inputBytes bounds what a client may send ahead of a program that does not read.
-const inputBytes = 1 << 20
-
-// ErrInputFull says that the program has not yet read what was sent before. It is ErrState.
-var ErrInputFull = fmt.Errorf("%w: the program has not read the %d bytes of input before these", ErrState, inputBytes)
-
-// input is a program's input on its way from clients, of which there may be several, in the order of arrival. Reading blocks
-// until there is some; writing does if the writer wants to wait for room.
-type input struct {
-	mu     sync.Mutex
-	change *sync.Cond
-	data   []byte
-	ended  bool
-}
-
-func newInput() *input {
-	in := &input{}
-	in.change = sync.NewCond(&in.mu)
-	return in
-}
-
-func (in *input) write(ctx context.Context, p []byte, wait bool) error {
-	defer context.AfterFunc(ctx, func() {
-		in.mu.Lock() // or a Wait that begins just now would not hear it
-		defer in.mu.Unlock()
-		in.change.Broadcast()
-	})()
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	for len(in.data) > 0 && len(in.data)+len(p) > inputBytes && wait && !in.ended && ctx.Err() == nil {
-		in.change.Wait()
-	}
-	switch {
-	case in.ended:
-		return fmt.Errorf("%w: its input has ended", ErrState)
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case len(in.data) > 0 && len(in.data)+len(p) > inputBytes:
-		return ErrInputFull
-	}
-	in.data = append(in.data, p...)
-	in.change.Broadcast()
-	return nil
-}
-
-// end lets the program see the end of its input, once it has read what came before.
-func (in *input) end() {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	in.ended = true
-	in.change.Broadcast()
-}
-
-// Read implements io.Reader.
-func (in *input) Read(p []byte) (int, error) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	for len(in.data) == 0 && !in.ended {
-		in.change.Wait()
-	}
-	if len(in.data) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(p, in.data)
-	in.data = in.data[n:]
-	if len(in.data) == 0 {
-		in.data = nil
-	}
-	in.change.Broadcast() // for a write that waits
-	return n, nil
 }
 
 // setSize hands the newest size of a client's terminal to the run; one that nobody has taken yet is replaced.

@@ -414,7 +414,7 @@ func TestInput(t *testing.T) {
 	in.StdinOpen = true
 	r := submit(t, s, servetest.Runner, in)
 	for _, piece := range []api.Input{{Data: "one "}, {B64: "dHdv"}, {End: true}} {
-		if err := s.Server.Input(t.Context(), servetest.Runner, r.ID, piece); err != nil {
+		if _, err := s.Server.Input(t.Context(), servetest.Runner, r.ID, piece); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -424,11 +424,11 @@ func TestInput(t *testing.T) {
 	if got := output(t, s, r.ID, "stdout"); got != "one two" {
 		t.Errorf("output %q", got)
 	}
-	if err := s.Server.Input(t.Context(), servetest.Runner, r.ID, api.Input{Data: "late"}); !errors.Is(err, serve.ErrState) {
+	if _, err := s.Server.Input(t.Context(), servetest.Runner, r.ID, api.Input{Data: "late"}); !errors.Is(err, serve.ErrState) {
 		t.Errorf("after the end: %v", err)
 	}
 	closed := submit(t, s, servetest.Runner, program("sleep"))
-	if err := s.Server.Input(t.Context(), servetest.Runner, closed.ID, api.Input{Data: "x"}); !errors.Is(err, serve.ErrState) {
+	if _, err := s.Server.Input(t.Context(), servetest.Runner, closed.ID, api.Input{Data: "x"}); !errors.Is(err, serve.ErrState) {
 		t.Errorf("to a run that has none: %v", err)
 	}
 	if err := s.Server.Resize(t.Context(), servetest.Runner, closed.ID, api.Size{Columns: 1, Rows: 1}); !errors.Is(err, serve.ErrState) {

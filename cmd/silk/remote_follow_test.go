@@ -8,7 +8,12 @@ import (
 	"encoding/json"
 	"hash"
 	"io"
+	"math/rand/v2"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -171,5 +176,40 @@ func TestRemoteStuckPipe(t *testing.T) {
 	once.Do(func() { close(goes) })
 	if code := <-status; code != 125 || !strings.Contains(said.String(), "the output is not whole") {
 		t.Errorf("status %d: %s", code, said.String())
+	}
+}
+
+// TestRemoteInputOnce: answers to pieces of input are lost, before and after the server has taken them; the program reads each
+// byte once.
+func TestRemoteInputOnce(t *testing.T) {
+	s := newRemoteStand(t)
+	target, err := url.Parse(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	var n, lost atomic.Int32
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/stdin") {
+			proxy.ServeHTTP(w, r)
+			return
+		}
+		switch n.Add(1) % 3 {
+		case 0:
+			lost.Add(1)
+			proxy.ServeHTTP(httptest.NewRecorder(), r)
+			panic(http.ErrAbortHandler)
+		case 1:
+			panic(http.ErrAbortHandler)
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	defer front.Close()
+	s.url = front.URL
+	input := make([]byte, 3_000_000)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(input) // never fails
+	got := s.start(auth.Runner, string(input), "run", "-p", servetest.Profile, "-i", "--", "fake", "cat").wait()
+	if got.status != 0 || got.out != string(input) || lost.Load() == 0 {
+		t.Errorf("status %d, %d bytes of %d, %d answers lost: %s", got.status, len(got.out), len(input), lost.Load(), got.err)
 	}
 }

@@ -15,11 +15,15 @@ import (
 	"github.com/silk-sandbox/silk/internal/pipe"
 )
 
-// feeder sends what a reader has to the program of a run, piece by piece, each when the server has taken the one before.
+// feeder sends what a reader has to the program of a run, piece by piece, each when the server has taken the one before. A piece
+// that got no answer is sent again.
 type feeder struct {
 	client *client.Client
 	run    string
 	in     io.Reader
+	sent   int64 // bytes of input that the run has got
+
+	patience time.Duration // with a server that gives no answer
 }
 
 // inputBytes is the largest piece: half of what a server holds for a program that does not read.
@@ -28,11 +32,13 @@ const inputBytes = 512 << 10
 const (
 	inputWait    = 20 * time.Millisecond // until a program that does not read is asked again
 	maxInputWait = time.Second
+
+	inputPatience = 2 * time.Minute // as for the run's stream
 )
 
 // newFeeder makes a feeder. stop ends a read that waits; nil: the system cannot.
 func newFeeder(c *client.Client, run string, in io.Reader) (_ *feeder, stop func()) {
-	f := &feeder{client: c, run: run, in: in}
+	f := &feeder{client: c, run: run, in: in, patience: inputPatience}
 	if file, ok := in.(*os.File); ok {
 		if r, stop, err := pipe.Interruptible(file); err == nil {
 			f.in = r
@@ -91,19 +97,36 @@ func wasteful(p []byte) bool {
 // send sends one piece, once the program has room for it. ended says that the run has ended.
 func (f *feeder) send(ctx context.Context, in api.Input) (ended bool, err error) {
 	wait := inputWait
-	for {
-		err := f.client.Input(ctx, f.run, in)
-		var p *api.Problem
-		if err == nil || !errors.As(err, &p) {
-			return false, err // without an answer nobody knows whether it arrived, and it must not arrive twice
+	unanswered := false
+	for heard := time.Now(); ; {
+		at := f.sent
+		in.Offset = &at
+		next, err := f.client.Input(ctx, f.run, in)
+		if err == nil {
+			f.sent = next
+			return false, nil
 		}
-		switch p.Status {
-		case http.StatusConflict:
+		var p *api.Problem
+		switch answered := errors.As(err, &p); {
+		case ctx.Err() != nil:
+			return true, nil
+		case !answered, p.Status >= http.StatusInternalServerError:
+			if unanswered = true; time.Since(heard) > f.patience {
+				return false, err
+			}
+		case p.Type == "urn:silk:input-offset" && p.Offset != nil && *p.Offset > at && !unanswered:
+			f.sent, heard = *p.Offset, time.Now() // somebody else sends input too, or has before
+			continue
+		case p.Type == "urn:silk:input-offset":
+			return false, fmt.Errorf("the run has got another part of its input than was sent: %w", err)
+		case p.Status == http.StatusConflict:
+			heard = time.Now()
 			r, err := f.client.Run(ctx, f.run)
 			if err != nil || r.State == api.StateEnded {
 				return true, err
 			}
-		case http.StatusTooManyRequests:
+		case p.Status == http.StatusTooManyRequests:
+			heard = time.Now()
 			wait = max(wait, time.Duration(p.RetryAfterMs)*time.Millisecond)
 		default:
 			return false, err

@@ -438,9 +438,10 @@ func TestFeeder(t *testing.T) {
 			w.WriteHeader(http.StatusConflict)
 		default:
 			var in api.Input
-			if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
-				t.Error(err)
+			if err := json.NewDecoder(r.Body).Decode(&in); err != nil || in.Offset == nil || *in.Offset != int64(len(got)) {
+				t.Errorf("%v, offset %v after %d bytes", err, in.Offset, len(got))
 			}
+			defer func() { fmt.Fprintf(w, `{"offset":%d}`, len(got)) }()
 			f := api.Frame{Data: in.Data, B64: in.B64}
 			data, _ := f.Bytes()
 			got, ended = append(got, data...), in.End
@@ -462,6 +463,7 @@ func TestFeeder(t *testing.T) {
 		t.Errorf("input of a run that has ended: %v", err)
 	}
 	server.Close()
+	feeder.patience = 0
 	if err := feeder.feed(t.Context()); err == nil {
 		t.Error("input that nobody took is no error")
 	}
