@@ -16,6 +16,9 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request, id auth.Identit
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Accel-Buffering", "no")
+	if r.Method == http.MethodHead { // its frames would go nowhere, and nothing would tell that the client has gone
+		return
+	}
 	out := http.NewResponseController(w)
 	if err := out.Flush(); err != nil { // the client sees that it is connected, though nothing may happen for long
 		return

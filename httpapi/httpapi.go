@@ -10,6 +10,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -123,10 +124,25 @@ func (h *handler) register(mux *http.ServeMux) {
 	h.profile(mux)
 }
 
+// everywhere are the statuses of front, which stands before every operation.
+var everywhere = []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusMisdirectedRequest, http.StatusTooManyRequests}
+
 // operation registers one operation of the API.
 func operation[In, Out any](h *handler, op huma.Operation, do func(context.Context, auth.Identity, *In) (*Out, error)) {
 	op.Security = []map[string][]string{{"token": {}}}
-	op.Errors = append(op.Errors, http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusTooManyRequests, http.StatusInternalServerError)
+	op.Errors = append(op.Errors, http.StatusUnprocessableEntity, http.StatusInternalServerError, http.StatusServiceUnavailable)
+	op.Errors = append(op.Errors, everywhere...)
+	if _, ok := typeOf[In]().FieldByName("Body"); ok {
+		op.Errors = append(op.Errors, http.StatusBadRequest, http.StatusUnsupportedMediaType)
+	}
+	if op.Method == http.MethodPost {
+		op.Errors = append(op.Errors, http.StatusRequestEntityTooLarge)
+	}
+	if op.Method != http.MethodGet {
+		op.Errors = append(op.Errors, http.StatusInsufficientStorage)
+	}
+	slices.Sort(op.Errors)
+	op.Errors = slices.Compact(op.Errors)
 	op.BodyReadTimeout = -1 // front sees to it
 	huma.Register(h.api, op, func(ctx context.Context, in *In) (*Out, error) {
 		id, _ := auth.FromContext(ctx) // nobody may do nothing

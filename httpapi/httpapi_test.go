@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -45,6 +46,7 @@ func newStand(t *testing.T, cfg servetest.Config) *stand {
 		Images:   func() ([]api.Image, error) { return []api.Image{{Digest: servetest.Digest}}, nil },
 		Metrics:  http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "silk_viewers 0") }),
 		Ready:    func() error { return s.ready },
+		Logger:   slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ import (
 
 // socket speaks silk.v1: frames to the client, commands from it.
 func (h *handler) socket(w http.ResponseWriter, r *http.Request, id auth.Identity, f frames) {
-	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{
+	conn, err := websocket.Accept(refusing{w}, r, &websocket.AcceptOptions{
 		Subprotocols:       []string{api.Subprotocol},
 		InsecureSkipVerify: true, // front has compared the origin with the owner's list
 		CompressionMode:    websocket.CompressionDisabled,
@@ -51,6 +51,25 @@ func (h *handler) socket(w http.ResponseWriter, r *http.Request, id auth.Identit
 	cancel(nil)
 	<-done
 }
+
+// refusing tells in problem details what a library tells in plain text.
+type refusing struct{ http.ResponseWriter }
+
+// Unwrap implements what http.ResponseController asks for.
+func (w refusing) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (w refusing) WriteHeader(status int) {
+	if status < http.StatusBadRequest {
+		w.ResponseWriter.WriteHeader(status)
+		return
+	}
+	w.Header().Del("Content-Length")
+	refuse(w.ResponseWriter, problem(status, "websocket", "this is no WebSocket handshake", "RFC 6455 section 4.1 has one; without the header Upgrade the answer is server-sent events"))
+}
+
+// Write implements io.Writer: a refusal has been written already.
+func (w refusing) Write(b []byte) (int, error) { return len(b), nil }
 
 // closing says why a WebSocket ends: RFC 6455 section 7.4.1.
 func closing(ctx context.Context, err error) (websocket.StatusCode, string) {
@@ -101,7 +120,7 @@ func (h *handler) commands(ctx context.Context, conn *websocket.Conn, id auth.Id
 				return err
 			}
 		}
-		err = h.command(ctx, conn, id, c)
+		err = h.command(ctx, id, c)
 		var invalid *serve.InvalidError
 		switch {
 		case errors.As(err, new(*commandError)):
@@ -129,39 +148,13 @@ func (h *handler) pace(ctx context.Context, id auth.Identity) error {
 	}
 }
 
-// tell answers a piece of input that has an offset: a client that reads this knows what it need not send again.
-func tell(ctx context.Context, conn *websocket.Conn, c api.Command, next int64, refused error) error {
-	if c.Offset == nil || errors.As(refused, new(*serve.InvalidError)) {
-		return refused
-	}
-	f := api.Frame{Type: api.FrameInput, Run: c.Run}
-	if refused == nil || errors.As(refused, new(*serve.InputError)) {
-		f.Offset = &next
-	}
-	if refused != nil {
-		if !errors.Is(refused, serve.ErrState) {
-			return refused
-		}
-		f.Detail = refused.Error()
-	}
-	text, err := json.Marshal(f)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
-	defer cancel()
-	return conn.Write(ctx, websocket.MessageText, text)
-}
-
-func (h *handler) command(ctx context.Context, conn *websocket.Conn, id auth.Identity, c api.Command) error {
+func (h *handler) command(ctx context.Context, id auth.Identity, c api.Command) error {
 	s := h.cfg.Server
 	switch c.Type {
 	case "stdin":
-		next, err := s.InputWaits(ctx, id, c.Run, api.Input{Data: c.Data, B64: c.B64, Offset: c.Offset}) // meanwhile the client waits too
-		return tell(ctx, conn, c, next, err)
+		return s.InputWaits(ctx, id, c.Run, api.Input{Data: c.Data, B64: c.B64}) // meanwhile the client waits too
 	case "stdin_end":
-		next, err := s.Input(ctx, id, c.Run, api.Input{End: true, Offset: c.Offset})
-		return tell(ctx, conn, c, next, err)
+		return s.Input(ctx, id, c.Run, api.Input{End: true})
 	case "resize":
 		return s.Resize(ctx, id, c.Run, api.Size{Columns: c.Columns, Rows: c.Rows})
 	case "cancel":

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -53,7 +54,7 @@ func (h *handler) streams(mux *http.ServeMux) {
 	mux.HandleFunc("GET /v1/sessions/{session}/stream", h.stream(func(r *http.Request, id auth.Identity) (frames, error) {
 		return h.cfg.Server.SessionStream(r.Context(), id, r.PathValue("session"))
 	}))
-	h.describeStream("stream-run", "/v1/runs/{run}/stream", "run", "Watch a run", []int{400, 409, 416},
+	h.describeStream("stream-run", "/v1/runs/{run}/stream", "run", "Watch a run", []int{409, 416},
 		&huma.Param{Name: "stdout", In: "query", Description: "Bytes of stdout that the viewer has; left out with stderr: the last 4 KiB of each come first", Schema: &huma.Schema{Type: "integer", Minimum: new(float64)}},
 		&huma.Param{Name: "stderr", In: "query", Description: "The same of stderr", Schema: &huma.Schema{Type: "integer", Minimum: new(float64)}},
 		&huma.Param{Name: "follow", In: "query", Description: "Only for who controls the run, over a WebSocket: the program waits for this viewer, which sends acks, in place of losing output. A word of the client's choice, the same when it comes again. hello says whether the place was free", Schema: &huma.Schema{Type: "string", Pattern: followKey}})
@@ -95,7 +96,7 @@ func (h *handler) describeStream(id, path, what, summary string, statuses []int,
 		{Name: "ticket", In: "query", Description: "In place of a token, for browsers", Schema: &huma.Schema{Type: "string"}},
 	}, params...)
 	problems := map[string]*huma.Response{}
-	for _, status := range append([]int{401, 403, 404, 429}, statuses...) {
+	for _, status := range slices.Concat(everywhere, []int{400, 404, 426, 500, 503}, statuses) {
 		problems[strconv.Itoa(status)] = &huma.Response{Description: http.StatusText(status), Content: map[string]*huma.MediaType{"application/problem+json": {Schema: fault}}}
 	}
 	problems["101"] = &huma.Response{Description: "WebSocket of subprotocol " + api.Subprotocol + ": the server sends one Frame a message, the client Commands"}

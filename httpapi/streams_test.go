@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -319,5 +320,38 @@ func TestCuts(t *testing.T) {
 	}
 	if at != 3_000_000 {
 		t.Errorf("%d bytes", at)
+	}
+}
+
+// TestHandshakes: what is no handshake is told so in problem details; HEAD of a stream has an end.
+func TestHandshakes(t *testing.T) {
+	s := newStand(t, servetest.Config{})
+	run := s.submit("sleep").ID
+	session := get[api.Session](s, call{role: auth.Runner, method: "POST", path: "/v1/sessions", body: `{}`}, 201).ID
+	for _, path := range []string{"/v1/runs/" + run + "/stream", "/v1/sessions/" + session + "/stream"} {
+		for want, headers := range map[int]map[string]string{
+			426: {"Upgrade": "websocket"},
+			400: {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "short"},
+		} {
+			resp, text := s.do(call{role: auth.Runner, path: path, headers: headers})
+			var p api.Problem
+			if err := json.Unmarshal(text, &p); err != nil || resp.StatusCode != want || p.Status != want || p.Type != "urn:silk:websocket" {
+				t.Errorf("%v: %d %s", headers, resp.StatusCode, text)
+			}
+		}
+		if resp, _ := s.do(call{role: auth.Runner, method: "HEAD", path: path}); resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" {
+			t.Errorf("HEAD: %d %v", resp.StatusCode, resp.Header)
+		}
+	}
+	handled := make(chan struct{})
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { defer close(handled); s.handler.ServeHTTP(w, r) })
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodHead, "/v1/runs/"+run+"/stream", nil)
+	r.Host = "localhost"
+	r.Header.Set("Authorization", "Bearer "+s.secrets[auth.Runner])
+	go h.ServeHTTP(httptest.NewRecorder(), r)
+	select {
+	case <-handled:
+	case <-time.After(20 * time.Second):
+		t.Fatal("HEAD of a stream is still answered")
 	}
 }
