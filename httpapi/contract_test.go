@@ -183,7 +183,7 @@ func TestRest(t *testing.T) {
 		{call{path: run + open.ID + "/artifact?path=a.txt"}, 409},
 		{call{path: run + someRun + "/record"}, 404},
 		{call{method: "POST", path: run + done.ID + "/cancel"}, 409},
-		{call{method: "POST", path: run + open.ID + "/stdin", body: `{"data":"x"}`}, 204},
+		{call{method: "POST", path: run + open.ID + "/stdin", body: `{"data":"x"}`}, 200},
 		{call{method: "POST", path: run + done.ID + "/stdin", body: `{"data":"x"}`}, 409},
 		{call{method: "POST", path: run + someRun + "/stdin", body: `{"data":"x"}`}, 404},
 		{call{method: "POST", path: run + term.ID + "/size", body: `{"columns":100,"rows":30}`}, 204},

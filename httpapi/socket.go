@@ -120,7 +120,7 @@ func (h *handler) commands(ctx context.Context, conn *websocket.Conn, id auth.Id
 				return err
 			}
 		}
-		err = h.command(ctx, id, c)
+		err = h.command(ctx, conn, id, c)
 		var invalid *serve.InvalidError
 		switch {
 		case errors.As(err, new(*commandError)):
@@ -148,13 +148,39 @@ func (h *handler) pace(ctx context.Context, id auth.Identity) error {
 	}
 }
 
-func (h *handler) command(ctx context.Context, id auth.Identity, c api.Command) error {
+// tell answers a piece of input that has an offset: a client that reads this knows what it need not send again.
+func tell(ctx context.Context, conn *websocket.Conn, c api.Command, next int64, refused error) error {
+	if c.Offset == nil || errors.As(refused, new(*serve.InvalidError)) {
+		return refused
+	}
+	f := api.Frame{Type: api.FrameInput, Run: c.Run}
+	if refused == nil || errors.As(refused, new(*serve.InputError)) {
+		f.Offset = &next
+	}
+	if refused != nil {
+		if !errors.Is(refused, serve.ErrState) {
+			return refused
+		}
+		f.Detail = refused.Error()
+	}
+	text, err := json.Marshal(f)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+	defer cancel()
+	return conn.Write(ctx, websocket.MessageText, text)
+}
+
+func (h *handler) command(ctx context.Context, conn *websocket.Conn, id auth.Identity, c api.Command) error {
 	s := h.cfg.Server
 	switch c.Type {
 	case "stdin":
-		return s.InputWaits(ctx, id, c.Run, api.Input{Data: c.Data, B64: c.B64}) // meanwhile the client waits too
+		next, err := s.InputWaits(ctx, id, c.Run, api.Input{Data: c.Data, B64: c.B64, Offset: c.Offset}) // meanwhile the client waits too
+		return tell(ctx, conn, c, next, err)
 	case "stdin_end":
-		return s.Input(ctx, id, c.Run, api.Input{End: true})
+		next, err := s.Input(ctx, id, c.Run, api.Input{End: true, Offset: c.Offset})
+		return tell(ctx, conn, c, next, err)
 	case "resize":
 		return s.Resize(ctx, id, c.Run, api.Size{Columns: c.Columns, Rows: c.Rows})
 	case "cancel":

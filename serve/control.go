@@ -3,7 +3,6 @@ package serve
 import (
 	"context"
 	"database/sql"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"time"
@@ -79,49 +78,6 @@ func (s *Server) release(run string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.ending, run)
-}
-
-// Input hands a piece of input to a run that was asked for with an open one. Before the run starts it waits there. When the
-// program has not read a mebibyte that came before, it is ErrState.
-func (s *Server) Input(ctx context.Context, id auth.Identity, runID string, in api.Input) error {
-	return s.input(ctx, id, runID, in, false)
-}
-
-// InputWaits is Input for callers that wait until the program has read.
-func (s *Server) InputWaits(ctx context.Context, id auth.Identity, runID string, in api.Input) error {
-	return s.input(ctx, id, runID, in, true)
-}
-
-func (s *Server) input(ctx context.Context, id auth.Identity, runID string, in api.Input, wait bool) error {
-	e, err := s.controlled(ctx, id, runID)
-	if err != nil {
-		return err
-	}
-	l, ok := s.lookup(runID)
-	if !ok || e.State == queue.Ended {
-		return fmt.Errorf("%w: it has ended", ErrState)
-	}
-	if !l.open {
-		return fmt.Errorf("%w: its input came with the request (stdin_open was not set)", ErrState)
-	}
-	data := []byte(in.Data)
-	if in.B64 != "" && in.Data != "" {
-		return &InvalidError{[]Fault{{"body.b64", "data is given too; leave one of them out"}}}
-	}
-	if in.B64 != "" {
-		if data, err = base64.StdEncoding.DecodeString(in.B64); err != nil {
-			return &InvalidError{[]Fault{{"body.b64", "it is not standard base64: " + err.Error()}}}
-		}
-	}
-	if len(data) > 0 {
-		if err := l.input.write(ctx, data, wait); err != nil {
-			return err
-		}
-	}
-	if in.End {
-		l.input.end()
-	}
-	return nil
 }
 
 // Resize tells the program that its terminal has another size.
