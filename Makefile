@@ -47,7 +47,11 @@ test-cgroup2: build ## limits under cgroup v2: Debian's kernel in QEMU (package 
 	$(call images,lab:text)
 	$(GO) run -buildvcs=false ./tests/cgroup2/boot -home $(SILK_HOME)
 
-sdk: build ## the TypeScript client: types up to date, lint, tests in Node and Chromium against bin/silk (needs npm and chromium)
+lint-api: ## api/openapi.yaml by a linter of others (tools/openapi; needs npm)
+	npm ci --silent --prefix tools/openapi
+	REDOCLY_SUPPRESS_UPDATE_NOTICE=true tools/openapi/node_modules/.bin/redocly lint --config tools/openapi/redocly.yaml api/openapi.yaml
+
+sdk: build lint-api ## the TypeScript client: the API's description and types up to date, lint, tests in Node and Chromium against bin/silk (needs npm and chromium)
 	$(call images,lab:text)
 	SILK_TEST_HOME=$(SILK_HOME) sdk/typescript/check
 
