@@ -179,6 +179,7 @@ func TestRest(t *testing.T) {
 	}{
 		{call{path: run + done.ID + "/artifact?path=a.txt", headers: map[string]string{"If-None-Match": tag}}, 304},
 		{call{path: run + done.ID + "/artifact?path=a.txt", headers: map[string]string{"Range": "bytes=9-"}}, 416},
+		{call{path: run + done.ID + "/artifact?path=a.txt", headers: map[string]string{"If-Match": `"another"`}}, 412},
 		{call{path: run + done.ID + "/artifact?path=b.txt"}, 404},
 		{call{path: run + open.ID + "/artifact?path=a.txt"}, 409},
 		{call{path: run + someRun + "/record"}, 404},

@@ -319,7 +319,7 @@ func (x *explorer) around(q *request) {
 	case 4:
 		q.headers.Set("Range", choose(x.source, "bytes=0-0", "bytes=-1", "bytes=5-2", "bytes=0-,0-,0-,0-", "bytes=99999999999999999999-", "lines=1-2", "bytes="+strings.Repeat("0-0,", 2000)+"1-1"))
 	case 5:
-		q.headers.Set("If-None-Match", choose(x.source, "*", `"x"`, `W/"x"`, "nonsense", strings.Repeat(`"x",`, 1000)))
+		q.headers.Set(choose(x.source, "If-None-Match", "If-None-Match", "If-Match", "If-Range", "If-Modified-Since", "If-Unmodified-Since"), choose(x.source, "Mon, 30 Nov 2020 02:29:01 GMT", "*", `"x"`, `W/"x"`, "nonsense", strings.Repeat(`"x",`, 1000)))
 	case 6:
 		q.headers.Set("Last-Event-ID", choose(x.source, "0,0", "1,0", ",", "1", "-1,-1", "9223372036854775807,0", "x,y", "1,2,3", strings.Repeat("9", 400)+",0"))
 	case 7:

@@ -187,3 +187,31 @@ func humaError(status int, message string, errs ...error) huma.StatusError {
 	}
 	return p.Problem
 }
+
+// refusing is for libraries that refuse in plain text: it tells so in problem details.
+type refusing struct {
+	http.ResponseWriter
+
+	kind, title string
+}
+
+// Unwrap implements what http.ResponseController asks for.
+func (w refusing) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (w refusing) WriteHeader(status int) {
+	if status < http.StatusBadRequest {
+		w.ResponseWriter.WriteHeader(status)
+		return
+	}
+	w.Header().Del("Content-Length")
+	refuse(w.ResponseWriter, problem(status, w.kind, w.title, ""))
+}
+
+// Write implements io.Writer. What comes after a refusal is the library's text, whose type is not JSON's.
+func (w refusing) Write(b []byte) (int, error) {
+	if w.Header().Get("Content-Type") == "application/problem+json" {
+		return len(b), nil
+	}
+	return w.ResponseWriter.Write(b)
+}

@@ -178,6 +178,7 @@ type artifactPath struct {
 // output are the operations whose answers are bytes.
 func (h *handler) output() {
 	bytes := map[string]*huma.Response{"200": {Description: "The bytes", Content: map[string]*huma.MediaType{"application/octet-stream": {Schema: &huma.Schema{Type: "string", Format: "binary"}}}}}
+	anything := map[string]*huma.MediaType{"*/*": bytes["200"].Content["application/octet-stream"]} // its own type, if that is a harmless one
 	operation(h, huma.Operation{
 		OperationID: "get-output", Method: http.MethodGet, Path: "/v1/runs/{run}/output/{channel}", Summary: "Get the kept output of a run that has ended", Tags: []string{"runs"},
 		Description: "The first bytes, up to the run's output limit; the outcome says whether there were more.", Responses: bytes,
@@ -198,10 +199,10 @@ func (h *handler) output() {
 		OperationID: "get-artifact", Method: http.MethodGet, Path: "/v1/runs/{run}/artifact", Summary: "Get an artifact of a run", Tags: []string{"runs"},
 		Description: "Ranges are served (RFC 9110 section 14). The answer is never shown as a page: it is what an untrusted program wrote.",
 		Responses: map[string]*huma.Response{
-			"200": bytes["200"], "206": {Description: "The bytes of the range", Content: bytes["200"].Content},
-			"304": {Description: "It is as the client has it"}, "416": {Description: "The artifact has no such range"},
+			"200": {Description: "The bytes", Content: anything}, "206": {Description: "The bytes of the range", Content: anything},
+			"304": {Description: "It is as the client has it"},
 		},
-		Errors: []int{http.StatusNotFound, http.StatusConflict},
+		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusPreconditionFailed, http.StatusRequestedRangeNotSatisfiable},
 	}, func(ctx context.Context, id auth.Identity, in *artifactPath) (*huma.StreamResponse, error) {
 		f, a, err := h.cfg.Server.Artifact(ctx, id, in.Run, in.Path)
 		if err != nil {
@@ -221,7 +222,7 @@ func (h *handler) output() {
 				w.Header().Set("Content-Type", a.MIME)
 			}
 			w.Header().Set("ETag", `"`+a.SHA256+`"`)
-			http.ServeContent(patient{w}, r, "", info.ModTime(), f)
+			http.ServeContent(refusing{patient{w}, "range", "the artifact has no such part, or is not the one that is meant"}, r, "", info.ModTime(), f)
 		}}, nil
 	})
 }

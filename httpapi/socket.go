@@ -19,7 +19,7 @@ import (
 
 // socket speaks silk.v1: frames to the client, commands from it.
 func (h *handler) socket(w http.ResponseWriter, r *http.Request, id auth.Identity, f frames) {
-	conn, err := websocket.Accept(refusing{w}, r, &websocket.AcceptOptions{
+	conn, err := websocket.Accept(refusing{w, "websocket", "this is no WebSocket handshake; without the header Upgrade the answer is server-sent events"}, r, &websocket.AcceptOptions{
 		Subprotocols:       []string{api.Subprotocol},
 		InsecureSkipVerify: true, // front has compared the origin with the owner's list
 		CompressionMode:    websocket.CompressionDisabled,
@@ -51,25 +51,6 @@ func (h *handler) socket(w http.ResponseWriter, r *http.Request, id auth.Identit
 	cancel(nil)
 	<-done
 }
-
-// refusing tells in problem details what a library tells in plain text.
-type refusing struct{ http.ResponseWriter }
-
-// Unwrap implements what http.ResponseController asks for.
-func (w refusing) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// WriteHeader implements http.ResponseWriter.
-func (w refusing) WriteHeader(status int) {
-	if status < http.StatusBadRequest {
-		w.ResponseWriter.WriteHeader(status)
-		return
-	}
-	w.Header().Del("Content-Length")
-	refuse(w.ResponseWriter, problem(status, "websocket", "this is no WebSocket handshake", "RFC 6455 section 4.1 has one; without the header Upgrade the answer is server-sent events"))
-}
-
-// Write implements io.Writer: a refusal has been written already.
-func (w refusing) Write(b []byte) (int, error) { return len(b), nil }
 
 // closing says why a WebSocket ends: RFC 6455 section 7.4.1.
 func closing(ctx context.Context, err error) (websocket.StatusCode, string) {

@@ -2009,7 +2009,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/octet-stream": string;
+                    "*/*": string;
                 };
             };
             /** @description The bytes of the range */
@@ -2018,7 +2018,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/octet-stream": string;
+                    "*/*": string;
                 };
             };
             /** @description It is as the client has it */
@@ -2064,12 +2064,23 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The artifact has no such range */
+            /** @description Precondition Failed */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Requested Range Not Satisfiable */
             416: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content?: never;
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
             };
             /** @description Misdirected Request */
             421: {
@@ -3093,6 +3104,10 @@ export interface operations {
             query?: {
                 /** @description In place of a token, for browsers */
                 ticket?: string;
+                /** @description Go on: the newest run that the viewer knows. Those accepted later come from their begin, whether they have ended or not. One that ended up to 5 s before may come again */
+                after?: string;
+                /** @description With after: RUN:STDOUT:STDERR of each run whose exit frame the viewer does not have, with the bytes that it has, separated by commas */
+                at?: string;
             };
             header?: never;
             path: {
