@@ -40,7 +40,7 @@ func (q *Queue) Release(ctx context.Context, run string, also func(tx *sql.Tx) e
 		return fmt.Errorf("release run %s: %w", run, err)
 	}
 	q.cfg.step("release: synced", run)
-	if released {
+	if released && !q.others(e) { // another server sees it in the table
 		q.publish(ctx, e)
 	}
 	return nil

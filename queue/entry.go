@@ -36,7 +36,7 @@ type Entry struct {
 	State   State
 	// Canceled says that somebody asked for its end. One that still waits will not start: whoever canceled it ends it.
 	Canceled   bool
-	Worker     string // that runs it; "" before
+	Worker     string // that runs it; before, that is to run it: "" is any
 	MaxRunning int    // runs of its token at once, as it was when this one was accepted
 	Need       Need
 	// Times are the zero time until it has come that far, and have milliseconds.

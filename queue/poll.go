@@ -54,6 +54,10 @@ func (w *work) pollLoop(ctx, life context.Context) {
 		case <-ctx.Done():
 			return
 		}
+		if err := w.adopt(ctx); err != nil {
+			w.pollFailed(ctx, err)
+			continue
+		}
 		if err := w.sync(ctx); err != nil {
 			w.pollFailed(ctx, err)
 			continue

@@ -40,6 +40,10 @@
 // Servers may share a table and a stream. Each sees what others have accepted within two seconds, sees a cancelation of
 // what it runs within the same time, and takes over nothing: what a server leaves running when it dies is found by
 // Config.Alive.
+//
+// With Config.Own each runs what it has accepted itself, from a stream of its own, since its clients watch the run there.
+// Then what waits for a server that has died is taken over. [Members] says who lives. Quotas of what may wait count over all
+// servers; those of what runs, and whose turn it is, are each server's own.
 package queue
 
 import (
@@ -68,6 +72,11 @@ type Config struct {
 
 	TokenRunning int // of one token at once; 0: Running
 	TokenQueued  int // of one token; 0: 100
+
+	// Own binds what this server accepts to it, until it dies. It is for servers that share the table, and nothing else.
+	Own bool
+	// Adopt is called with a run that waited for a server that has died, and now waits for this one. nil: nobody needs to know.
+	Adopt func(ctx context.Context, e Entry)
 
 	// Grace is how long runs may go on when Work is to stop. 0: they are stopped at once.
 	Grace time.Duration

@@ -88,9 +88,9 @@ type row struct {
 	limit      int
 }
 
-// queued lists the rows that wait for their turn, in the order in which they got there.
+// queued lists the rows that wait for their turn here, in the order in which they got there.
 func (q *Queue) queued(ctx context.Context) (all []row, err error) {
-	rows, err := q.db.QueryContext(ctx, "SELECT token, run, max_running FROM requests WHERE state = 'queued' AND state <> 'ended' AND cancel = 0 ORDER BY queued_at, run")
+	rows, err := q.db.QueryContext(ctx, "SELECT token, run, max_running FROM requests WHERE state = 'queued' AND state <> 'ended' AND cancel = 0 AND worker IN ('', ?) ORDER BY queued_at, run", q.cfg.Worker)
 	if err != nil {
 		return nil, fmt.Errorf("read requests: %w", err)
 	}
@@ -121,7 +121,7 @@ func (q *Queue) Lost(ctx context.Context) ([]Entry, error) {
 		q.mu.Lock()
 		active := q.active[e.Run] != nil
 		q.mu.Unlock()
-		if e.Waiting() || !active && (e.Worker == q.cfg.Worker || !q.cfg.Alive(e.Worker)) {
+		if !active && !q.others(e) {
 			lost = append(lost, e)
 		}
 	}

@@ -177,15 +177,15 @@ func (q *Queue) insert(ctx context.Context, tx *sql.Tx, s Submission) (Entry, er
 	now := q.now()
 	e := Entry{
 		Run: s.Run, Token: s.Token, Session: s.Session, Key: s.Key, Hash: s.Hash, Request: s.Request, State: Queued,
-		MaxRunning: s.MaxRunning, Need: s.Need, AcceptedAt: time.UnixMilli(now), QueuedAt: time.UnixMilli(now),
+		Worker: q.owner(), MaxRunning: s.MaxRunning, Need: s.Need, AcceptedAt: time.UnixMilli(now), QueuedAt: time.UnixMilli(now),
 	}
 	key, queued := sql.NullString{String: s.Key, Valid: s.Key != ""}, sql.NullInt64{Int64: now, Valid: true}
 	if s.Pending {
 		e.State, e.QueuedAt, queued = Pending, time.Time{}, sql.NullInt64{}
 	}
 	_, err := tx.ExecContext(ctx, `INSERT INTO requests (run, token, session, idempotency_key, hash, request, state, cancel, worker,
-		max_running, memory_bytes, cpus, accepted_at, queued_at) VALUES (?, ?, ?, ?, ?, ?, ?, 0, '', ?, ?, ?, ?, ?)`,
-		e.Run, e.Token, e.Session, key, e.Hash, string(e.Request), e.State, e.MaxRunning, e.Need.MemoryBytes, e.Need.CPUs, now, queued)
+		max_running, memory_bytes, cpus, accepted_at, queued_at) VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?)`,
+		e.Run, e.Token, e.Session, key, e.Hash, string(e.Request), e.State, e.Worker, e.MaxRunning, e.Need.MemoryBytes, e.Need.CPUs, now, queued)
 	if err != nil {
 		return Entry{}, fmt.Errorf("insert request: %w", err)
 	}

@@ -2,8 +2,8 @@ package queue
 
 import "context"
 
-// Waiting returns the runs that have not started, those that wait for an approval included, in the order of acceptance. A
-// service that starts gives them their streams again.
+// Waiting returns the runs that have not started and are this server's to start, those that wait for an approval included, in
+// the order of acceptance. A service that starts gives them their streams again.
 func (q *Queue) Waiting(ctx context.Context) ([]Entry, error) {
-	return entries(ctx, q.db, "WHERE state IN ('pending', 'queued') ORDER BY run")
+	return entries(ctx, q.db, "WHERE state IN ('pending', 'queued') AND worker IN ('', ?) ORDER BY run", q.cfg.Worker)
 }

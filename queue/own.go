@@ -1,0 +1,59 @@
+package queue
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/silk-sandbox/silk/internal/logkey"
+)
+
+// owner is the worker of a row that this server accepts: with Config.Own it is bound to it from then on.
+func (q *Queue) owner() string {
+	if q.cfg.Own {
+		return q.cfg.Worker
+	}
+	return ""
+}
+
+// others says whether another server that lives is to run e, or ends it.
+func (q *Queue) others(e Entry) bool {
+	return e.Worker != "" && e.Worker != q.cfg.Worker && q.cfg.Alive(e.Worker)
+}
+
+// adopt takes over what waits for servers that are dead.
+func (q *Queue) adopt(ctx context.Context) error {
+	if !q.cfg.Own {
+		return nil
+	}
+	waiting, err := entries(ctx, q.db, "WHERE state <> 'ended' AND state IN ('pending', 'queued') AND worker NOT IN ('', ?) ORDER BY run", q.cfg.Worker)
+	if err != nil {
+		return fmt.Errorf("look for runs of dead servers: %w", err)
+	}
+	for _, e := range waiting {
+		if q.others(e) {
+			continue
+		}
+		took := false
+		err := q.change(ctx, func(ctx context.Context, tx *sql.Tx) error {
+			res, err := tx.ExecContext(ctx, "UPDATE requests SET worker = ? WHERE run = ? AND worker = ? AND state IN ('pending', 'queued')", q.cfg.Worker, e.Run, e.Worker)
+			if err != nil {
+				return err
+			}
+			n, err := res.RowsAffected()
+			took = n == 1 // else another server was faster, or it lives after all
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("take over run %s: %w", e.Run, err)
+		}
+		if took {
+			q.cfg.Logger.Warn("took over a run that waited for a server that is gone", logkey.Run, e.Run, "server", e.Worker)
+			e.Worker = q.cfg.Worker
+			if q.cfg.Adopt != nil {
+				q.cfg.Adopt(ctx, e)
+			}
+		}
+	}
+	return nil
+}
