@@ -17,6 +17,7 @@ import (
 type sandbox struct {
 	kernel  *kernel
 	armed   chan struct{} // closed when the kernel has confirmed that the policy is in force
+	over    chan struct{} // closed when nothing of it is left
 	drained chan error    // nil if no drain is wanted
 	events  *events       // nil before the request is sent
 	moved   atomic.Int64
@@ -87,6 +88,7 @@ func (s *sandbox) drainEnd() error {
 
 // release gives back what the sandbox held on the host. The process is gone.
 func (s *sandbox) release() error {
+	defer close(s.over)
 	s.kernel.close()
 	s.kernel.stderr.wait()
 	return errors.Join(s.kernel.unwatch(), s.kernel.removeGroup())

@@ -32,16 +32,17 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ driver.Sandbox,
 	if trace == nil {
 		trace = func(string, time.Time) {}
 	}
+	over := make(chan struct{})
 	k := d.host.take(visibleCPUs(spec.CPUs))
 	if k != nil {
-		defer d.replace(k)
+		d.replace(over)
 	} else {
 		if k, err = d.host.spawn(visibleCPUs(spec.CPUs)); err != nil {
 			return nil, err
 		}
 	}
 	trace("fork", k.forked)
-	s := &sandbox{kernel: k, armed: make(chan struct{})}
+	s := &sandbox{kernel: k, armed: make(chan struct{}), over: over}
 	defer func() {
 		if err != nil {
 			if cause := context.Cause(ctx); cause != nil { // the caller's wish, and what has failed is how it ended

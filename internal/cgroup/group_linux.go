@@ -196,8 +196,12 @@ func (g *Group) Remove(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// removeFirst is the first wait for a group to become empty. A process leaves its group when it is switched out for the last
+// time, some 100 us after its parent could have reaped it (Linux 6.18).
+const removeFirst = 50 * time.Microsecond
+
 func removeDir(ctx context.Context, dir string) error {
-	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
+	for wait := removeFirst; ; wait = min(2*wait, 100*time.Millisecond) {
 		err := unix.Rmdir(dir)
 		if err == nil || errors.Is(err, unix.ENOENT) {
 			return nil
