@@ -72,6 +72,7 @@ func (s *Server) tellEnd(id string, out run.Outcome) {
 		l.stream.Publish(api.Frame{Type: api.FrameViolation, Rule: out.Rule, Syscall: out.Syscall, Detail: out.Argument})
 	}
 	l.stream.End(outcomeOf(out))
+	s.traces.end(id, out, s.traceContent(id))
 }
 
 // setSize hands the newest size of a client's terminal to the run; one that nobody has taken yet is replaced.

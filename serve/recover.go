@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,6 +89,7 @@ func (s *Server) endLost(ctx context.Context, e queue.Entry) error {
 		}
 	}
 	s.dropEmpty(e.Run)
+	s.traces.lost(e, run.Kind(cmp.Or(entry.Record.Outcome.Kind, string(run.Error))))
 	s.cfg.Logger.Warn("a run was running when the server before this one ended", logkey.Run, e.Run)
 	return errors.Join(s.cfg.Queue.Done(ctx, e.Run, nil), s.cfg.Broker.Remove(e.Run))
 }

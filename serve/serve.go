@@ -59,6 +59,12 @@ type Config struct {
 	// SpoolBytes is how much of each channel is kept on disk while a run runs, for viewers that are slower. 0: 64 MiB.
 	SpoolBytes int64
 
+	// Traces receives the trace of each run that has ended; it must not wait. nil: nobody does.
+	Traces func(Trace)
+
+	// TraceContent puts code, environment, input and output into traces. Whoever reads those then reads all that was run.
+	TraceContent bool
+
 	// OwnLocal is as in approval.Decision.
 	OwnLocal bool
 
@@ -74,6 +80,7 @@ type Server struct {
 	cfg     Config
 	metrics *metrics
 
+	traces   *traces
 	stopping atomic.Bool
 	decided  func() // tests: called between a decision and what it means
 
@@ -101,6 +108,7 @@ func New(cfg Config) (*Server, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{cfg: cfg, decided: func() {}, live: map[string]*liveRun{}, sessions: map[string]map[*broker.Many]bool{}, ending: map[string]bool{}}
+	s.traces = newTraces(cfg)
 	if cfg.Metrics == nil {
 		s.cfg.Metrics = prometheus.NewRegistry()
 	}

@@ -52,6 +52,7 @@ func (s *Server) Submit(ctx context.Context, id auth.Identity, in api.RunRequest
 	sub := queue.Submission{
 		Run: newID(), Token: id.Token, Session: in.Session, Key: key, Hash: hash, Request: text, MaxQueued: id.MaxQueued, MaxRunning: id.MaxRunning,
 	}
+	defer s.traces.submit(ctx, sub, policy.ProfileFor(req))(&existed, &err)
 	plan, err := s.cfg.Decide(req)
 	var denial *policy.Denial
 	switch {
@@ -136,6 +137,7 @@ func (s *Server) announce(e queue.Entry, in api.RunRequest, plan policy.Plan, de
 	if err != nil {
 		return err
 	}
+	s.traces.accepted(e, plan.Profile)
 	l.stream.Describe(plan.Profile, "")
 	if e.State == queue.Pending {
 		detail := "the owner decides"
@@ -176,9 +178,11 @@ func (s *Server) tellPosition(l *liveRun, id string) {
 // deny ends a request that policy refuses, with a record.
 func (s *Server) deny(ctx context.Context, id auth.Identity, runID string, req policy.Request, denial *policy.Denial) error {
 	io := run.IO{Run: runID, Decisions: []record.Decision{askedBy(id.Token)}}
-	if _, err := s.cfg.Engine.Refuse(ctx, req, io, run.ReasonUsage, denial); err != nil {
+	out, err := s.cfg.Engine.Refuse(ctx, req, io, run.ReasonUsage, denial)
+	if err != nil {
 		return err
 	}
+	s.traces.end(runID, out, func() *TraceContent { return nil }) // nothing of it ran
 	return &DeniedError{runID, denial}
 }
 

@@ -56,7 +56,7 @@ func (s *Server) do(ctx context.Context, e queue.Entry) error {
 		OnFrame: func(f run.Frame) { l.stream.Output(f.Channel, f.Offset, f.Seq, f.At, f.Data) },
 		OnGone:  l.stream.ProgramGone,
 		Stdin:   inputOf(in, l),
-		Trace:   s.metrics.trace(time.Now()),
+		Trace:   s.traces.steps(e, s.metrics.trace(time.Now())),
 	}
 	if in.Terminal != nil {
 		l.setSize(run.Size{Columns: in.Terminal.Columns, Rows: in.Terminal.Rows})
