@@ -140,6 +140,13 @@ func (r report) targets() []target {
 		{"warm `true`, wall, x runc", 0.4, over(warmTrue.of("silk, warm").wall, warmTrue.of("runc").wall), ""},
 		{"warm Python, wall, x runc", 0.9, over(warmPython.of("silk, warm").wall, warmPython.of("runc").wall), ""},
 	}
+	served := find(r.service, startPrograms[0].title)
+	all = append(all, target{"service, request to exit, `true`, x runc", 0.5, over(served.of(serviceName).wall, served.of("runc").wall), ""})
+	for _, l := range r.latency {
+		if l.what == serviceName {
+			all = append(all, target{fmt.Sprintf("a line's way to a client, %d at once, p50, x plain", l.streams), 2, over(l.at(0.5), r.halfway(barest, l.streams)), ""})
+		}
+	}
 	var silk, runsc flowed
 	for _, f := range r.flows {
 		switch f.contender {
