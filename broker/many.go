@@ -11,7 +11,8 @@ import (
 // maxMany bounds what one client can ask of a server with one connection.
 const maxMany = 256
 
-// ErrMany is returned by Add when a viewer of many runs has as many as it may have, or has that run already.
+// ErrMany is returned by Add when a viewer of many runs has as many as it may have, until one of them ends; and for a run that it
+// has already.
 var ErrMany = errors.New("no other run for this viewer")
 
 // Many reads the frames of a set of runs that may change, each with the guarantees of a [Viewer], one frame of each run
@@ -108,6 +109,9 @@ func (m *Many) Next(ctx context.Context) ([]byte, error) {
 			m.forget(v)
 		case err != nil:
 			return nil, err
+		case frame != nil && v.done: // there is room for another one from now on
+			m.forget(v)
+			return frame, nil
 		case frame != nil:
 			m.mu.Lock()
 			m.enqueue(v)

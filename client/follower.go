@@ -47,6 +47,15 @@ func (f *follower) take(text []byte) ([]api.Frame, error) {
 	return []api.Frame{frame}, nil // also what a later server may say
 }
 
+// runOf is the run that a message is of; "" for those of none.
+func runOf(text []byte) (string, error) {
+	var frame struct{ Run string }
+	if err := json.Unmarshal(text, &frame); err != nil {
+		return "", &protocolError{fmt.Sprintf("the server sent something that is no frame: %v", err)}
+	}
+	return frame.Run, nil
+}
+
 // hello begins a connection. Only the first one is given; one that begins later in the output than the caller is means a gap.
 func (f *follower) hello(frame api.Frame) ([]api.Frame, error) {
 	f.fresh = false

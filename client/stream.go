@@ -152,47 +152,60 @@ func (s *Stream) Frames(ctx context.Context) iter.Seq2[api.Frame, error] {
 		}
 		defer s.put(nil, true)
 		f := follower{run: s.run, at: s.from}
-		var b backoff
-		for heard := time.Now(); ; {
+		err := persist(ctx, s.patience, func(ctx context.Context) (attempt, error) {
 			c := connection{stream: s, follower: &f, yield: yield}
 			err := c.serve(ctx)
-			switch {
-			case c.ended:
-				return
-			case ctx.Err() != nil:
-				yield(api.Frame{}, context.Cause(ctx))
-				return
-			case final(err):
-				yield(api.Frame{}, s.finalError(err))
-				return
-			}
-			if c.heard {
-				heard = time.Now()
-			}
-			if c.progress {
-				b = backoff{}
-			}
-			if left := s.patience - time.Since(heard); left <= 0 {
-				yield(api.Frame{}, fmt.Errorf("%w: there was no connection for %v: %w", ErrUnknown, time.Since(heard).Round(time.Second), err))
-				return
-			}
-			if err := b.wait(ctx, err); err != nil {
-				yield(api.Frame{}, err)
-				return
-			}
+			return c.attempt, err
+		})
+		if err != nil {
+			yield(api.Frame{}, err)
+		}
+	}
+}
+
+// attempt is what came of one connection.
+type attempt struct {
+	heard    bool // the server said something
+	progress bool // and something new
+	ended    bool // all was given, or the caller wants no more
+}
+
+// persist makes connections, one after the other with growing waits, until one has brought all, or an error that no further
+// attempt changes, or there was none for as long as patience.
+func persist(ctx context.Context, patience time.Duration, connect func(context.Context) (attempt, error)) error {
+	var b backoff
+	for heard := time.Now(); ; {
+		a, err := connect(ctx)
+		switch {
+		case a.ended:
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case final(err):
+			return finalError(err)
+		}
+		if a.heard {
+			heard = time.Now()
+		}
+		if a.progress {
+			b = backoff{}
+		}
+		if left := patience - time.Since(heard); left <= 0 {
+			return fmt.Errorf("%w: there was no connection for %v: %w", ErrUnknown, time.Since(heard).Round(time.Second), err)
+		}
+		if err := b.wait(ctx, err); err != nil {
+			return err
 		}
 	}
 }
 
 // connection is what comes over one WebSocket.
 type connection struct {
+	attempt
+
 	stream   *Stream
 	follower *follower
 	yield    func(api.Frame, error) bool
-
-	heard    bool // the server said something
-	progress bool // and something new
-	ended    bool // the exit frame was given, or the caller wants no more
 }
 
 // serve connects and gives frames until the connection ends. The error is why it did.
@@ -325,7 +338,7 @@ func final(err error) bool {
 }
 
 // finalError is a problem as it is, and anything else with the word for what it means.
-func (s *Stream) finalError(err error) error {
+func finalError(err error) error {
 	if errors.As(err, new(*api.Problem)) {
 		return err
 	}

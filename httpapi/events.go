@@ -28,8 +28,13 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request, id auth.Identit
 		if err := out.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {
 			return err
 		}
-		advance(&at, frame)
-		if _, err := fmt.Fprintf(w, "id: %d,%d\ndata: %s\n\n", at.Stdout, at.Stderr, frame); err != nil {
+		if r.PathValue("run") != "" { // a session goes on by its query: there is no short id of so many runs
+			advance(&at, frame)
+			if _, err := fmt.Fprintf(w, "id: %d,%d\n", at.Stdout, at.Stderr); err != nil {
+				return err
+			}
+		}
+		if _, err := fmt.Fprintf(w, "data: %s\n\n", frame); err != nil {
 			return err
 		}
 		return out.Flush()

@@ -16,6 +16,7 @@ import (
 	"github.com/silk-sandbox/silk/api"
 	"github.com/silk-sandbox/silk/auth"
 	"github.com/silk-sandbox/silk/broker"
+	"github.com/silk-sandbox/silk/serve"
 )
 
 const (
@@ -32,7 +33,7 @@ const followKey = "^[0-9A-Za-z_-]{1,64}$"
 
 var isFollowKey = regexp.MustCompile(followKey).MatchString
 
-// frames is where a stream comes from: broker.Viewer, broker.Many, or a record.
+// frames is where a stream comes from: broker.Viewer, serve.SessionStream, or serve.Replayed.
 type frames interface {
 	Next(ctx context.Context) ([]byte, error)
 }
@@ -52,13 +53,23 @@ func (h *handler) streams(mux *http.ServeMux) {
 		return v, err
 	}))
 	mux.HandleFunc("GET /v1/sessions/{session}/stream", h.stream(func(r *http.Request, id auth.Identity) (frames, error) {
-		return h.cfg.Server.SessionStream(r.Context(), id, r.PathValue("session"))
+		resume, err := resumeOf(r)
+		if err != nil {
+			return nil, err
+		}
+		v, err := h.cfg.Server.SessionStream(r.Context(), id, r.PathValue("session"), resume)
+		if err == nil {
+			context.AfterFunc(r.Context(), v.Close)
+		}
+		return v, err
 	}))
 	h.describeStream("stream-run", "/v1/runs/{run}/stream", "run", "Watch a run", []int{409, 416},
 		&huma.Param{Name: "stdout", In: "query", Description: "Bytes of stdout that the viewer has; left out with stderr: the last 4 KiB of each come first", Schema: &huma.Schema{Type: "integer", Minimum: new(float64)}},
 		&huma.Param{Name: "stderr", In: "query", Description: "The same of stderr", Schema: &huma.Schema{Type: "integer", Minimum: new(float64)}},
 		&huma.Param{Name: "follow", In: "query", Description: "Only for who controls the run, over a WebSocket: the program waits for this viewer, which sends acks, in place of losing output. A word of the client's choice, the same when it comes again. hello says whether the place was free", Schema: &huma.Schema{Type: "string", Pattern: followKey}})
-	h.describeStream("stream-session", "/v1/sessions/{session}/stream", "session", "Watch all runs of a session, those to come included", nil)
+	h.describeStream("stream-session", "/v1/sessions/{session}/stream", "session", "Watch all runs of a session, those to come included", nil,
+		&huma.Param{Name: "after", In: "query", Description: "The newest run that the viewer knows, or the id of the session. Those accepted later come from their begin, whether they have ended or not", Schema: &huma.Schema{Type: "string", Pattern: runID}},
+		&huma.Param{Name: "at", In: "query", Description: "With after, go on: RUN:STDOUT:STDERR of each run whose exit frame the viewer does not have, with the bytes that it has, separated by commas; it may be empty. Left out, what lives comes with its tail. A run that ended up to 5 s before may come again", Schema: &huma.Schema{Type: "string", Pattern: resumePattern}})
 }
 
 // view attaches a viewer, or the follower.
@@ -74,6 +85,46 @@ func (h *handler) view(r *http.Request, id auth.Identity, run string, c broker.C
 		return nil, badQuery("follow", "a follower says what has arrived, for which it needs a WebSocket")
 	}
 	return h.cfg.Server.Follow(r.Context(), id, run, c, key)
+}
+
+// Forms of what says where a viewer of a session goes on.
+const (
+	runID         = "^[0-7][0-9A-HJKMNP-TV-Z]{25}$"
+	resumePattern = "^([0-7][0-9A-HJKMNP-TV-Z]{25}:[0-9]{1,18}:[0-9]{1,18}(,|$))*$"
+)
+
+var (
+	isRunID  = regexp.MustCompile(runID).MatchString
+	isResume = regexp.MustCompile(resumePattern).MatchString
+)
+
+// resumeOf reads where a viewer of a session goes on; nil: it begins.
+func resumeOf(r *http.Request) (*serve.Resume, error) {
+	q := r.URL.Query()
+	resume := &serve.Resume{After: q.Get("after")}
+	if q.Has("at") {
+		resume.At = map[string]broker.Cursor{}
+	}
+	switch {
+	case !q.Has("after") && !q.Has("at"):
+		return nil, nil
+	case !isRunID(resume.After):
+		return nil, badQuery("after", "it is not the id of a run, which is needed to go on")
+	case !isResume(q.Get("at")):
+		return nil, badQuery("at", "it is not RUN:STDOUT:STDERR, separated by commas")
+	}
+	for part := range strings.SplitSeq(q.Get("at"), ",") {
+		var c broker.Cursor
+		run, offsets, ok := strings.Cut(part, ":")
+		if !ok {
+			continue // nothing, or nothing after the last comma
+		}
+		stdout, stderr, _ := strings.Cut(offsets, ":")
+		c.Stdout, _ = strconv.ParseInt(stdout, 10, 64) // are numbers: see resumePattern
+		c.Stderr, _ = strconv.ParseInt(stderr, 10, 64)
+		resume.At[run] = c
+	}
+	return resume, nil
 }
 
 // badQuery is the answer to a parameter that cannot be read.

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 
@@ -48,6 +49,49 @@ func (s *Server) Replay(ctx context.Context, id auth.Identity, runID string, cur
 		}
 	}
 	return emit(api.Frame{Type: api.FrameExit, Run: runID, Outcome: r.Outcome})
+}
+
+// Replayed are the frames of a run that has ended, made when they are asked for. Next is for one goroutine at a time.
+type Replayed struct {
+	next chan []byte
+	err  error // set before next is closed
+}
+
+// ReplayFrames is Replay for who reads when it likes, until ctx ends.
+func (s *Server) ReplayFrames(ctx context.Context, id auth.Identity, runID string, cursor broker.Cursor) *Replayed {
+	f := &Replayed{next: make(chan []byte)}
+	go func() { // ends with ctx
+		defer close(f.next)
+		f.err = s.Replay(ctx, id, runID, cursor, func(frame api.Frame) error {
+			text, err := json.Marshal(frame)
+			if err != nil {
+				return err
+			}
+			select {
+			case f.next <- text:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	}()
+	return f
+}
+
+// Next returns the next frame as JSON. After the exit frame it returns io.EOF.
+func (f *Replayed) Next(ctx context.Context) ([]byte, error) {
+	select {
+	case frame, ok := <-f.next:
+		if ok {
+			return frame, nil
+		}
+		if f.err != nil {
+			return nil, f.err
+		}
+		return nil, io.EOF
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // replayed is one channel of a replay.

@@ -85,9 +85,9 @@ type Server struct {
 	decided  func() // tests: called between a decision and what it means
 
 	mu       sync.Mutex
-	live     map[string]*liveRun              // runs that have not ended: their streams, and their inputs while they run
-	sessions map[string]map[*broker.Many]bool // who watches a session
-	ending   map[string]bool                  // runs that wait and are just being ended
+	live     map[string]*liveRun                // runs that have not ended: their streams, and their inputs while they run
+	sessions map[string]map[*SessionStream]bool // who watches a session
+	ending   map[string]bool                    // runs that wait and are just being ended
 }
 
 // New checks cfg. [Server.Recover] comes next, then [Server.Work].
@@ -107,7 +107,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{cfg: cfg, decided: func() {}, live: map[string]*liveRun{}, sessions: map[string]map[*broker.Many]bool{}, ending: map[string]bool{}}
+	s := &Server{cfg: cfg, decided: func() {}, live: map[string]*liveRun{}, sessions: map[string]map[*SessionStream]bool{}, ending: map[string]bool{}}
 	s.traces = newTraces(cfg)
 	if cfg.Metrics == nil {
 		s.cfg.Metrics = prometheus.NewRegistry()

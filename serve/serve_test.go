@@ -511,11 +511,11 @@ func TestSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	many, err := s.Server.SessionStream(t.Context(), servetest.Runner, session.ID)
+	many, err := s.Server.SessionStream(t.Context(), servetest.Runner, session.ID, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Server.SessionStream(t.Context(), servetest.Other, session.ID); !errors.Is(err, serve.ErrNotFound) {
+	if _, err := s.Server.SessionStream(t.Context(), servetest.Other, session.ID, nil); !errors.Is(err, serve.ErrNotFound) {
 		t.Errorf("another token: %v", err)
 	}
 	want := map[string]string{}
