@@ -57,3 +57,31 @@ func (q *Queue) adopt(ctx context.Context) error {
 	}
 	return nil
 }
+
+// Shares says whether other servers may use the table: Config.Own.
+func (q *Queue) Shares() bool { return q.cfg.Own }
+
+// Elsewhere says whether another server was to run e, or has run it: what is on a host of it is on another one.
+func (q *Queue) Elsewhere(e Entry) bool {
+	return q.cfg.Own && e.Worker != "" && e.Worker != q.cfg.Worker
+}
+
+// Open lists all runs that have not ended.
+func (q *Queue) Open(ctx context.Context) (runs []string, err error) {
+	rows, err := q.db.QueryContext(ctx, "SELECT run FROM requests WHERE state <> 'ended'")
+	if err != nil {
+		return nil, fmt.Errorf("read requests: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var run string
+		if err := rows.Scan(&run); err != nil {
+			return nil, fmt.Errorf("read requests: %w", err)
+		}
+		runs = append(runs, run)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("read requests: %w", err)
+	}
+	return runs, nil
+}

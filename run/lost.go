@@ -24,7 +24,8 @@ var ErrHostStops = errors.New("the server stops")
 // ErrUnrecorded is returned by [Engine.Run] for a run whose end could not be written: [Engine.EndLost] does when it can be.
 var ErrUnrecorded = errors.New("the end of the run is not recorded")
 
-// EndLost completes the record of a run of this engine whose end could not be written when it came. How it ended is lost: it
+// EndLost completes the record of a run of this engine whose end could not be written when it came, or of another server that is
+// dead. How it ended is lost: it
 // becomes an [Error] with what was salvaged of its output. A run that has an end, or none that began, is left as it is. The caller knows
 // that it does not run any more.
 func (e *Engine) EndLost(ctx context.Context, id string) error {
@@ -37,7 +38,15 @@ func (e *Engine) EndLost(ctx context.Context, id string) error {
 		if err != nil || entry.Record.Outcome.Kind != "" { // another server may have been faster
 			return err
 		}
-		return finishLost(ctx, tx, e.cfg.Home, e.cfg.Salvage, entry, "the end of the run could not be written when it came")
+		var owner string
+		if err := tx.QueryRowContext(ctx, "SELECT owner FROM runs WHERE id = ?", id).Scan(&owner); err != nil {
+			return fmt.Errorf("read whose run %s was: %w", id, err)
+		}
+		message := "the end of the run could not be written when it came"
+		if server, _ := names(owner); server != e.cfg.Server {
+			message = lostEnd
+		}
+		return finishLost(ctx, tx, e.cfg.Home, e.cfg.Salvage, entry, message)
 	})
 }
 

@@ -82,10 +82,14 @@ func (s *Server) release(run string) {
 
 // Resize tells the program that its terminal has another size.
 func (s *Server) Resize(ctx context.Context, id auth.Identity, runID string, size api.Size) error {
-	if _, err := s.controlled(ctx, id, runID); err != nil {
+	e, err := s.controlled(ctx, id, runID)
+	if err != nil {
 		return err
 	}
 	l, ok := s.lookup(runID)
+	if err := s.elsewhere(e); !ok && e.State != queue.Ended && err != nil {
+		return err
+	}
 	if !ok {
 		return fmt.Errorf("%w: it has ended", ErrState)
 	}

@@ -18,7 +18,8 @@ func (s *Server) Follow(ctx context.Context, id auth.Identity, runID string, cur
 	if err != nil {
 		return nil, err
 	}
-	return s.cfg.Broker.Follow(ctx, runID, cursor, key)
+	v, err := s.cfg.Broker.Follow(ctx, runID, cursor, key)
+	return v, s.orElsewhere(ctx, runID, err)
 }
 
 // Expect keeps the place of a run's follower for who comes with key: what the program prints before is not lost either. Who

@@ -51,6 +51,9 @@ func (s *Server) input(ctx context.Context, id auth.Identity, runID string, in a
 		return 0, err
 	}
 	l, ok := s.lookup(runID)
+	if err := s.elsewhere(e); !ok && e.State != queue.Ended && err != nil {
+		return 0, err
+	}
 	if !ok || e.State == queue.Ended {
 		return 0, fmt.Errorf("%w: it has ended", ErrState)
 	}

@@ -188,7 +188,8 @@ func (s *Server) Stream(ctx context.Context, id auth.Identity, runID string, cur
 	if _, err := s.Run(ctx, id, runID); err != nil {
 		return nil, err
 	}
-	return s.cfg.Broker.View(ctx, runID, cursor)
+	v, err := s.cfg.Broker.View(ctx, runID, cursor)
+	return v, s.orElsewhere(ctx, runID, err)
 }
 
 // Output opens what is kept of one channel of a run that has ended. The caller closes it.
@@ -200,7 +201,35 @@ func (s *Server) Output(ctx context.Context, id auth.Identity, runID, channel st
 	if r.State != api.StateEnded {
 		return nil, fmt.Errorf("%w: it has not ended; its stream has the output so far", ErrState)
 	}
+	if err := s.outputHere(ctx, runID, channel); err != nil {
+		return nil, err
+	}
 	return record.Output(ctx, s.cfg.DB, s.cfg.Home, runID, channel)
+}
+
+// outputHere says where the output of a channel is, if that is a file of another server.
+func (s *Server) outputHere(ctx context.Context, runID, channel string) error {
+	e, err := s.cfg.Queue.Get(ctx, runID)
+	if err != nil || !s.cfg.Queue.Elsewhere(e) { // the command line's runs have no row
+		return nil
+	}
+	entry, err := s.recordOf(ctx, runID)
+	if err != nil {
+		return err
+	}
+	kept := map[string]int64{"stdout": entry.Record.Stdout.Kept, "stderr": entry.Record.Stderr.Kept}[channel]
+	if kept > record.InlineBytes {
+		return ErrElsewhere
+	}
+	return nil
+}
+
+// notKept is why an artifact that a record lists is not here.
+func (s *Server) notKept(ctx context.Context, runID, name string) error {
+	if e, err := s.cfg.Queue.Get(ctx, runID); err == nil && s.cfg.Queue.Elsewhere(e) {
+		return ErrElsewhere
+	}
+	return fmt.Errorf("artifact %q of run %s is not kept any more: %w", name, runID, ErrNotFound)
 }
 
 // Artifact opens the copy of an artifact. Only what the record lists is opened, and never through a link.
@@ -218,7 +247,7 @@ func (s *Server) Artifact(ctx context.Context, id auth.Identity, runID, name str
 	}
 	root, err := os.OpenRoot(s.artifacts(runID))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, api.Artifact{}, fmt.Errorf("artifact %q of run %s is not kept any more: %w", name, runID, ErrNotFound)
+		return nil, api.Artifact{}, s.notKept(ctx, runID, name)
 	}
 	if err != nil {
 		return nil, api.Artifact{}, fmt.Errorf("open artifacts of run %s: %w", runID, err)
@@ -226,7 +255,7 @@ func (s *Server) Artifact(ctx context.Context, id auth.Identity, runID, name str
 	defer root.Close()
 	f, err := root.Open(filepath.FromSlash(name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, api.Artifact{}, fmt.Errorf("artifact %q of run %s is not kept any more: %w", name, runID, ErrNotFound)
+		return nil, api.Artifact{}, s.notKept(ctx, runID, name)
 	}
 	return f, r.Outcome.Artifacts[i], err
 }

@@ -108,6 +108,7 @@ func New(t *testing.T, cfg Config) *Stand {
 	s.must(err)
 	q := cfg.Queue
 	q.DB, q.Stream, q.Worker = s.DB, s.Stream, cfg.Server
+	q.Adopt = func(ctx context.Context, e queue.Entry) { s.Server.Adopt(ctx, e) }
 	q.End = func(ctx context.Context, e queue.Entry) { s.Server.End(ctx, e) }
 	s.Queue, err = queue.Open(t.Context(), q)
 	s.must(err)
@@ -126,7 +127,8 @@ func New(t *testing.T, cfg Config) *Stand {
 // Work begins to run what waits.
 func (s *Stand) Work() {
 	ctx, stop := context.WithCancel(context.WithoutCancel(s.Context()))
-	s.stop, s.done = stop, make(chan error, 2)
+	s.stop, s.done = stop, make(chan error, 3)
+	go func() { s.done <- s.Server.Watch(ctx) }()
 	go func() { s.done <- s.Server.Work(ctx) }()
 	go func() { s.done <- s.Server.Expire(ctx) }()
 }
