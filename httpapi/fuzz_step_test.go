@@ -273,13 +273,12 @@ func (x *explorer) body(q *request, faults bool) {
 	q.body = text
 	if faults && x.once(15) {
 		q.headers["Content-Type"] = []string{choose(x.source, "text/plain", "application/x-www-form-urlencoded", "application/xml", "application/cbor", "application/json/x", "é", "multipart/form-data; boundary=x", "")}
-		q.refused = []int{400, 413, 415, 422} // 422: an empty body
-		if q.headers.Get("Content-Type") == "" {
-			q.refused = nil // what nobody names is taken for JSON
+		if q.headers.Get("Content-Type") != "" { // what nobody names is taken for JSON
+			q.refused = append(q.refused, 400, 413, 415, 422) // 422: an empty body
 		}
 	}
 	if len(text) == 0 {
-		q.body, q.refused = nil, []int{400, 422}
+		q.body, q.refused = nil, append(q.refused, 400, 422)
 		return
 	}
 	v, err := decodeJSON(text)
@@ -287,11 +286,8 @@ func (x *explorer) body(q *request, faults bool) {
 		q.refused = append(q.refused, 400, 413, 422)
 		return
 	}
-	if len(text) > 1<<20 {
-		q.refused = []int{413}
-		if q.op.id == "create-run" || q.op.id == "send-input" {
-			q.refused = nil // they take more
-		}
+	if len(text) > 1<<20 && q.op.id != "create-run" && q.op.id != "send-input" { // which take more
+		q.refused = append(q.refused, 413)
 	}
 	q.wrong = append(q.wrong, wrongs(q.op.bodyCheck, "body", v)...)
 }
