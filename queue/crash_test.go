@@ -170,6 +170,9 @@ func TestCrashAtEveryStep(t *testing.T) {
 	stopped, ended := make(chan error), make(chan struct{}, 10)
 	go func() {
 		stopped <- q.Work(ctx, func(ctx context.Context, e queue.Entry) error {
+			if err := q.OnDisk(e.Run); err != nil {
+				return err
+			}
 			r.note(&r.now.executed, e.Run)
 			r.step("running", e.Run)
 			if err := end(ctx, q, e.Run, "ran"); err != nil {
@@ -250,6 +253,9 @@ func (c *crash) check(t *testing.T) {
 	stopped := make(chan error)
 	go func() {
 		stopped <- q.Work(ctx, func(ctx context.Context, e queue.Entry) error {
+			if err := q.OnDisk(e.Run); err != nil {
+				return err
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			runs[e.Run]++

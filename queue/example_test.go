@@ -59,6 +59,9 @@ func service(ctx context.Context) (err error) {
 	fmt.Println(e.Run, "of", e.Token, "is", e.State)
 	ctx, stop := context.WithCancel(ctx)
 	err = q.Work(ctx, func(ctx context.Context, e queue.Entry) error {
+		if err := q.OnDisk(e.Run); err != nil {
+			return err
+		}
 		defer stop()
 		fmt.Println(e.Run, "is", e.State, "on", e.Worker)
 		return q.Done(ctx, e.Run, nil) // with its record

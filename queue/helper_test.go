@@ -111,6 +111,9 @@ func (b *bench) halt() {
 }
 
 func (b *bench) do(ctx context.Context, e queue.Entry) error {
+	if err := b.OnDisk(e.Run); err != nil && !errors.Is(err, queue.ErrNotFound) { // another queue's
+		return err
+	}
 	b.mu.Lock()
 	b.started = append(b.started, e.Run)
 	open := b.open

@@ -111,6 +111,9 @@ func serveUntilKilled(t *testing.T, dir string) error {
 		})
 	}
 	return errors.Join(q.Work(ctx, func(ctx context.Context, e queue.Entry) error {
+		if err := q.OnDisk(e.Run); err != nil {
+			return err
+		}
 		if err := executed.add(e.Run); err != nil {
 			return err
 		}

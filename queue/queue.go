@@ -186,6 +186,9 @@ type active struct {
 	token    string
 	began    time.Time
 	taken    bool // the row says so
+
+	disk    chan struct{} // closed when that is on the disk, or diskErr says why not; nil before the row says it
+	diskErr error
 }
 
 // Open makes stream and table agree and returns the queue. Nothing starts before Work is called. The caller calls Close.

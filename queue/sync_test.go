@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,7 +31,8 @@ func TestDiskThatDoesNotSync(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n, fails := -1, test.fails
+				var n atomic.Int32
+				fails := test.fails
 				var ended []string
 				var b *bench
 				cfg := queue.Config{Running: 1, End: func(ctx context.Context, e queue.Entry) {
@@ -43,7 +45,7 @@ func TestDiskThatDoesNotSync(t *testing.T) {
 						t.Error(err)
 					}
 				}}.WithSync(func() error {
-					if n++; n == fails {
+					if int(n.Add(1))-1 == fails {
 						return bad
 					}
 					return nil
@@ -61,7 +63,7 @@ func TestDiskThatDoesNotSync(t *testing.T) {
 				check(0, err)
 				<-time.After(time.Minute)
 				if fails == 0 {
-					n++ // it did not start
+					n.Add(1) // it did not start
 				}
 				_, _, err = b.Submit(t.Context(), queue.Submission{Run: "p1", Token: "a", Pending: true}, nil)
 				check(2, err)

@@ -20,7 +20,7 @@ type work struct {
 
 // Work calls do for each run whose turn has come, each in a goroutine of its own, until ctx is done. do runs it and ends it
 // with Done; if it returns before that, the run is ended by Config.End. Its error is logged and changes nothing. The cause
-// of its context is [ErrCanceled] or [ErrStopped].
+// of its context is [ErrCanceled] or [ErrStopped]. Before it does what must not be done twice it calls OnDisk.
 //
 // When ctx is done nothing new starts and what waits stays queued. Work returns when all calls of do have; those that
 // have not come back after Config.Grace find their context done. One Work at a time.
@@ -171,18 +171,23 @@ func (w *work) serve(ctx context.Context, e Entry) (keep bool) {
 	if !took {
 		return false // canceled or ended since it was fetched
 	}
+	disk := make(chan struct{})
 	w.mu.Lock()
-	w.active[e.Run].taken = true
+	a := w.active[e.Run]
+	a.taken, a.disk = true, disk
 	w.unwatch(e.Run)
 	w.mu.Unlock()
 	w.cfg.step("taken", e.Run)
-	if err := w.cfg.sync(); err != nil { // a power loss that made it queued again would run it twice
-		log.Error("a run is not started: that it is running is not on the disk", logkey.Error, err)
-		ring(w.poll)
-		return false
-	}
-	w.cfg.step("taken: synced", e.Run)
+	go func() {
+		defer close(disk)
+		if a.diskErr = w.cfg.sync(); a.diskErr != nil {
+			log.Error("that a run is running is not on the disk", logkey.Error, a.diskErr)
+			return
+		}
+		w.cfg.step("taken: synced", e.Run)
+	}()
 	err = w.do(ctx, e)
+	<-disk
 	w.cfg.step("ran", e.Run)
 	if err != nil {
 		log.Warn("the function of a run reports an error", logkey.Error, err)
@@ -192,6 +197,19 @@ func (w *work) serve(ctx context.Context, e Entry) (keep bool) {
 		ring(w.poll)
 	}
 	return false
+}
+
+// OnDisk returns when it is on the disk that this server has taken a run, or that cannot be: a power loss would make it queued
+// again, and another turn run it twice. It is for the function of the run.
+func (q *Queue) OnDisk(run string) error {
+	q.mu.Lock()
+	a := q.active[run]
+	q.mu.Unlock()
+	if a == nil || a.disk == nil {
+		return fmt.Errorf("run %s: %w", run, ErrNotFound)
+	}
+	<-a.disk
+	return a.diskErr
 }
 
 // take makes a queued row a running one, if it is still to be started.

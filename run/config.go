@@ -123,6 +123,10 @@ type IO struct {
 	// when the run has ended is left behind, unless Stdin is an *os.File on Linux.
 	Stdin io.Reader
 
+	// Before is called, beside the start of the sandbox, before the first instruction of the program, which waits for it. Its
+	// error ends the run as [Error], and no code has run. nil: none.
+	Before func() error
+
 	// OnStart is called once, before the first instruction of the program and before OnFrame, when the start is
 	// recorded. A refused run has none; one whose sandbox cannot be started may have it. nil: none.
 	OnStart func(Started)

@@ -366,6 +366,23 @@ func TestNoCodeRunsWithoutRecord(t *testing.T) {
 	}
 }
 
+// TestNoCodeRunsBefore has the caller say at the last moment that nothing may run.
+func TestNoCodeRunsBefore(t *testing.T) {
+	testenv.NoLeaks(t)
+	s := newStand(t, nil)
+	ran, told := false, false
+	s.fake.Started = func(driver.Spec) { ran = true }
+	io := IO{Before: func() error { return errors.New("not on the disk") }, OnStart: func(Started) { told = true }}
+	out := s.run(request("print:ran"), io)
+	if out.Kind != Error || out.Reason != ReasonHost || !strings.Contains(out.Message, "not on the disk") {
+		t.Errorf("outcome %+v, want a host error", out)
+	}
+	if ran || told || out.Stdout.Bytes != 0 {
+		t.Errorf("the program ran: %t, its start was told: %t", ran, told)
+	}
+	s.checkRecorded(out, "started error")
+}
+
 // TestRecordLostAtTheEnd: a program that ended well but could not be recorded is no good run. The next engine gives its
 // record an end.
 func TestRecordLostAtTheEnd(t *testing.T) {

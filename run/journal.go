@@ -46,6 +46,11 @@ func (l *life) begin(ctx context.Context) error {
 		return host(err)
 	}
 	l.trace("start is recorded")
+	if l.io.Before != nil {
+		if err := l.io.Before(); err != nil {
+			return host(err)
+		}
+	}
 	if l.io.OnStart != nil {
 		l.io.OnStart(Started{Run: l.id, Profile: l.plan.Profile, Driver: l.driver.Name(), Image: l.image.Digest, Limits: l.plan.Limits})
 	}

@@ -48,6 +48,7 @@ func (s *Server) do(ctx context.Context, e queue.Entry) error {
 	io := run.IO{
 		Run: e.Run, Decisions: append([]record.Decision{askedBy(e.Token)}, decisions...), OmitText: true,
 		Artifacts: s.artifacts(e.Run),
+		Before:    func() error { return s.cfg.Queue.OnDisk(e.Run) },
 		OnStart: func(started run.Started) {
 			l.stream.Describe(started.Profile, started.Driver)
 			now := time.Now().UnixMilli()
