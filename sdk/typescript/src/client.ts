@@ -50,6 +50,15 @@ export interface PageOptions extends CallOptions {
 export interface CreateRunOptions extends CallOptions {
   /** A request that is repeated with the same key gives the same run. Left out: a random one, for the repetitions of this call. */
   readonly idempotencyKey?: string;
+  /** A word of up to 64 letters, digits, - and _, with which the run will be watched: what it prints before is not lost either. See WatchOptions. */
+  readonly follow?: string;
+}
+
+export interface InputOptions extends CallOptions {
+  /** The program sees the end of its input after this piece. */
+  readonly end?: boolean;
+  /** Bytes of input that were sent before. */
+  readonly offset?: number;
 }
 
 export interface ArtifactOptions extends CallOptions {
@@ -102,7 +111,7 @@ export class SilkClient {
    */
   createRun(request: T.RunRequest, options: CreateRunOptions = {}): Promise<T.Run> {
     const key = options.idempotencyKey ?? crypto.randomUUID();
-    return this.#http.json({ method: "POST", path: "v1/runs", headers: { "Idempotency-Key": key }, body: request, signal: options.signal, again: true }, wire.run);
+    return this.#http.json({ method: "POST", path: "v1/runs", query: { follow: options.follow }, headers: { "Idempotency-Key": key }, body: request, signal: options.signal, again: true }, wire.run);
   }
 
   getRun(run: string, options: CallOptions = {}): Promise<T.Run> {
@@ -123,11 +132,17 @@ export class SilkClient {
     await this.#http.nothing({ method: "POST", path: ofRun(run, "cancel"), signal: options.signal, again: true });
   }
 
-  /** Sends input to a run that was asked for with stdin_open. A piece is refused as a whole if the program is 1 MiB behind. */
-  async sendInput(run: string, data: string | Uint8Array, options: CallOptions & { readonly end?: boolean } = {}): Promise<void> {
+  /**
+   * Sends a piece of input to a run that was asked for with stdin_open, and returns where the next one begins. It is refused as a whole if
+   * the program is 1 MiB behind. With that offset, a piece that gets no answer is sent again, and arrives once.
+   */
+  async sendInput(run: string, data: string | Uint8Array, options: InputOptions = {}): Promise<number> {
     const bytes = typeof data === "string" ? new TextEncoder().encode(data) : data;
-    const body = { b64: encodeBase64(bytes), ...(options.end === true ? { end: true } : {}) };
-    await this.#http.nothing({ method: "POST", path: ofRun(run, "stdin"), body, signal: options.signal, again: false });
+    const { end, offset } = options;
+    const body = { b64: encodeBase64(bytes), ...(end === true ? { end } : {}), ...(offset === undefined ? {} : { offset }) };
+    const again = offset !== undefined;
+    const taken = await this.#http.json({ method: "POST", path: ofRun(run, "stdin"), body, signal: options.signal, again }, wire.inputTaken);
+    return taken.offset;
   }
 
   resizeTerminal(run: string, size: T.TerminalSize, options: CallOptions = {}): Promise<void> {
@@ -158,13 +173,16 @@ export class SilkClient {
 
   /**
    * Asks for a run, watches it and returns what it printed and how it ended, whatever that is: only problems and a lost stream are
-   * errors. Aborting signal cancels the run too.
+   * errors. Aborting signal cancels the run too. The program waits for the reader: see follow of WatchOptions.
    */
   async run(request: T.RunRequest, options: RunOptions = {}): Promise<Collected> {
     const { signal } = options;
-    const { run } = await this.createRun(request, options);
+    this.#streaming(); // throws before there is a run that nobody would watch
+    const follow = options.follow ?? crypto.randomUUID();
+    const { run } = await this.createRun(request, { ...options, follow });
     const collector = new Collector(options.maxBytes ?? 1 << 20);
     const watch = this.watch(run, {
+      follow,
       ...(signal === undefined ? {} : { signal }),
       ...(options.onConnection === undefined ? {} : { onConnection: options.onConnection }),
     });

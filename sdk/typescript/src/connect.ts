@@ -25,8 +25,12 @@ export interface Target {
   readonly path: string;
   /** For people. */
   readonly name: string;
-  /** Where to begin; undefined: with the tail. */
+  /** What was delivered, for errors. */
   readonly cursor: () => Cursor | undefined;
+  /** Where to begin, and how. */
+  readonly query: () => Readonly<Record<string, string | number>>;
+  /** What of that only a WebSocket may ask for. */
+  readonly socketQuery?: Readonly<Record<string, string>>;
 }
 
 /** A connection broke in a way that another one may mend. */
@@ -91,7 +95,7 @@ export class Connector {
     const { path } = this.#target;
     // Browsers set no headers on a WebSocket; a ticket stands in for the token, once, wherever we run.
     const t = await http.json({ method: "POST", path: "v1/tickets", body: { path: `/${path}` }, signal: this.#signal, again: false }, ticket);
-    const url = http.address(path, { ...this.#target.cursor(), ticket: t.ticket });
+    const url = http.address(path, { ...this.#target.query(), ...this.#target.socketQuery, ticket: t.ticket });
     url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
     try {
       return await Socket.open(this.#cfg.WebSocket, url, this.#cfg.limits, this.#signal);
@@ -106,7 +110,7 @@ export class Connector {
     const answer = await this.#cfg.http.response({
       method: "GET",
       path: this.#target.path,
-      query: { ...this.#target.cursor() },
+      query: this.#target.query(),
       headers: { Accept: "text/event-stream" },
       signal: this.#signal,
       again: false,

@@ -27,6 +27,8 @@ export class SilkProblem extends SilkError {
   readonly fix: string | undefined;
   /** The run that has the record of the denial, or that is in the way. */
   readonly run: string | undefined;
+  /** Of input that was refused: where the next piece begins. */
+  readonly offset: number | undefined;
   /** Milliseconds after which to try again; undefined if the server did not say. */
   readonly retryAfterMs: number | undefined;
 
@@ -40,6 +42,7 @@ export class SilkProblem extends SilkError {
     this.rule = p.rule;
     this.fix = p.fix;
     this.run = p.run;
+    this.offset = p.offset;
     this.retryAfterMs = retryAfterMs;
   }
 

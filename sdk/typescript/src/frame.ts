@@ -22,6 +22,8 @@ export interface HelloFrame {
   readonly profile?: string;
   readonly driver?: string;
   readonly tail_from: Cursor;
+  /** Whether the program waits for this viewer: see follow of WatchOptions. */
+  readonly followed?: boolean;
 }
 
 /** The run waits for its turn. */
@@ -155,7 +157,7 @@ const channel = oneOf("stdout", "stderr");
 const cursor = object<Cursor>({ stdout: count, stderr: count });
 
 const decoders = {
-  hello: frame<HelloFrame>("hello", { run: string, state: optional(runState), profile: optional(string), driver: optional(string), tail_from: cursor }),
+  hello: frame<HelloFrame>("hello", { run: string, state: optional(runState), profile: optional(string), driver: optional(string), tail_from: cursor, followed: optional(boolean) }),
   queued: frame<QueuedFrame>("queued", { run: string, position: optional(integer), eta_ms: optional(integer) }),
   started: frame<StartedFrame>("started", { run: string, driver: optional(string), at_ms: optional(integer) }),
   output,

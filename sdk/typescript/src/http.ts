@@ -64,12 +64,18 @@ export class HTTP {
       try {
         return await this.#once(call, read);
       } catch (err) {
-        if (!call.again || failures >= this.#cfg.backoff.attempts || !passing(err)) throw err;
-        const asked = err instanceof SilkProblem ? (err.retryAfterMs ?? 0) : 0;
-        if (asked > this.#cfg.backoff.maxMs) throw err;
-        await sleep(Math.max(asked, backoffDelay(this.#cfg.backoff, failures, this.#cfg.random())), call.signal);
+        if (!call.again) throw err;
+        await this.pause(err, failures, call.signal);
       }
     }
+  }
+
+  /** Waits before a request is sent again that has failed so many times, the last time with err, or throws that: it will not help. */
+  async pause(err: unknown, failures: number, signal: AbortSignal | undefined): Promise<void> {
+    if (failures >= this.#cfg.backoff.attempts || !passing(err)) throw err;
+    const asked = err instanceof SilkProblem ? (err.retryAfterMs ?? 0) : 0;
+    if (asked > this.#cfg.backoff.maxMs) throw err;
+    await sleep(Math.max(asked, backoffDelay(this.#cfg.backoff, failures, this.#cfg.random())), signal);
   }
 
   async #once<T>(call: Call, read: (answer: Response) => Promise<T>): Promise<T> {
@@ -116,7 +122,7 @@ export class HTTP {
 }
 
 /** Whether the same request may go well a moment later. */
-function passing(err: unknown): boolean {
+export function passing(err: unknown): boolean {
   if (err instanceof SilkNetworkError) return true;
   return err instanceof SilkProblem && (err.status === 502 || err.status === 503 || err.status === 504);
 }

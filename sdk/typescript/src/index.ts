@@ -5,7 +5,7 @@
  */
 export type { Backoff } from "./backoff.js";
 export { SilkClient } from "./client.js";
-export type { ArtifactOptions, CallOptions, ClientOptions, CreateRunOptions, PageOptions, RunOptions } from "./client.js";
+export type { ArtifactOptions, CallOptions, ClientOptions, CreateRunOptions, InputOptions, PageOptions, RunOptions } from "./client.js";
 export type { Collected } from "./collect.js";
 export type { ConnectionState } from "./connect.js";
 export { SilkDecodeError, SilkError, SilkNetworkError, SilkProblem, SilkStreamError } from "./errors.js";

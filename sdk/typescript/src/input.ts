@@ -1,10 +1,10 @@
 import { sleep } from "./backoff.js";
 import { SilkProblem } from "./errors.js";
 import { encodeBase64 } from "./frame.js";
-import type { HTTP } from "./http.js";
+import { passing, type HTTP } from "./http.js";
 import type { Socket } from "./socket.js";
 import type { TerminalSize } from "./types.js";
-import { run as decodeRun } from "./wire.js";
+import { inputTaken, run as decodeRun } from "./wire.js";
 
 export type InputRoute = "http" | "socket";
 
@@ -12,7 +12,10 @@ const pieceBytes = 256 << 10; // of one message: a server keeps 1 MiB ahead of t
 const unsentBytes = 1 << 20; // that may wait in a socket
 const fullWaitMs = 50; // until a program may have read some of its input
 
-/** What a client sends to a run, in the order of the calls. */
+/**
+ * What a client sends to a run, in the order of the calls. Over HTTP a piece that got no answer is sent again, with where it begins, and
+ * arrives once. Others may send too: each piece arrives whole.
+ */
 export class Input {
   readonly #http: HTTP;
   readonly #run: string;
@@ -20,6 +23,7 @@ export class Input {
   readonly #socket: () => Socket | undefined;
   readonly #signal: AbortSignal | undefined;
   #last: Promise<void> = Promise.resolve();
+  #at = 0; // bytes of input that the run has got, as far as is known
 
   constructor(http: HTTP, run: string, route: InputRoute, socket: () => Socket | undefined, signal?: AbortSignal) {
     this.#http = http;
@@ -39,7 +43,7 @@ export class Input {
   end(): Promise<void> {
     return this.#inOrder(async () => {
       if (this.#route === "socket" && this.#send({ type: "stdin_end" })) return;
-      await this.#post("stdin", { end: true }, true);
+      await this.#take({ end: true });
     });
   }
 
@@ -64,13 +68,29 @@ export class Input {
       for (let s = this.#socket(); s !== undefined && s.unsent > unsentBytes; s = this.#socket()) await sleep(fullWaitMs, this.#signal);
       if (this.#send({ type: "stdin", ...piece })) return;
     }
-    for (;;) {
+    await this.#take(piece);
+  }
+
+  /** Sends a piece until it is taken. */
+  async #take(piece: { b64?: string; end?: boolean }): Promise<void> {
+    let failures = 0;
+    for (let unanswered = false; ; ) {
+      const body = { ...piece, offset: this.#at };
       try {
-        await this.#post("stdin", piece, false);
+        const taken = await this.#http.json({ method: "POST", path: `v1/runs/${this.#run}/stdin`, body, signal: this.#signal, again: false }, inputTaken);
+        this.#at = taken.offset;
         return;
       } catch (err) {
-        if (!(await this.#isFull(err))) throw err;
-        await sleep(fullWaitMs, this.#signal);
+        if (passing(err)) {
+          unanswered = true; // it may have been taken
+          await this.#http.pause(err, ++failures, this.#signal);
+        } else if (!unanswered && err instanceof SilkProblem && err.kind === "input-offset" && (err.offset ?? 0) > this.#at) {
+          this.#at = err.offset ?? 0; // somebody else has sent some
+        } else if (await this.#isFull(err)) {
+          await sleep(fullWaitMs, this.#signal);
+        } else {
+          throw err;
+        }
       }
     }
   }

@@ -3104,9 +3104,9 @@ export interface operations {
             query?: {
                 /** @description In place of a token, for browsers */
                 ticket?: string;
-                /** @description Go on: the newest run that the viewer knows. Those accepted later come from their begin, whether they have ended or not. One that ended up to 5 s before may come again */
+                /** @description The newest run that the viewer knows, or the id of the session. Those accepted later come from their begin, whether they have ended or not */
                 after?: string;
-                /** @description With after: RUN:STDOUT:STDERR of each run whose exit frame the viewer does not have, with the bytes that it has, separated by commas */
+                /** @description With after, go on: RUN:STDOUT:STDERR of each run whose exit frame the viewer does not have, with the bytes that it has, separated by commas; it may be empty. Left out, what lives comes with its tail. A run that ended up to 5 s before may come again */
                 at?: string;
             };
             header?: never;

@@ -1,12 +1,11 @@
 import { reasonOf } from "./backoff.js";
 import { Connector, type ConnectionState, type StreamConfig } from "./connect.js";
-import { decodeFrame, type Cursor, type Frame } from "./frame.js";
+import { decodeFrame, type Frame, type PingFrame } from "./frame.js";
 import { Input } from "./input.js";
-import { Merge } from "./merge.js";
-import type { Closed, Socket } from "./socket.js";
+import type { Socket } from "./socket.js";
 import { Tracker } from "./track.js";
 import type { Run, TerminalSize } from "./types.js";
-import { isDamage, Watch } from "./watch.js";
+import { isDamage } from "./watch.js";
 
 export interface WatchSessionOptions {
   /** Ends the watching, not the runs; its reason is thrown. */
@@ -15,9 +14,6 @@ export interface WatchSessionOptions {
   readonly onConnection?: (state: ConnectionState) => void;
 }
 
-/** One thing that a source says: a frame that is to be delivered, or that the session's connection has ended. */
-type Item = { readonly frame: Frame; readonly text: string } | { readonly closed: Closed } | { readonly damaged: unknown };
-
 /** Lists the runs of the session, the newest first. */
 export type ListRuns = (session: string, signal: AbortSignal) => AsyncIterable<Run>;
 
@@ -25,8 +21,8 @@ export type ListRuns = (session: string, signal: AbortSignal) => AsyncIterable<R
  * The frames of all runs of one session, those to come included; each has the run that it is of. Runs that live when it begins
  * come with their tail. It does not end by itself, since another run may come.
  *
- * When the connection breaks, the runs that it carried go on, each over a connection of its own, from the byte where they were;
- * so do the runs that came meanwhile, from their begin. What is promised of {@link Watch} holds for each of them.
+ * When the connection breaks, another one goes on with each run from the byte where it was, and with the runs that came meanwhile
+ * from their begin, also those that have ended. What is promised of {@link Watch} holds for each of them.
  */
 export class SessionWatch implements AsyncIterableIterator<Frame, undefined, undefined> {
   readonly #cfg: StreamConfig;
@@ -35,11 +31,11 @@ export class SessionWatch implements AsyncIterableIterator<Frame, undefined, und
   readonly #list: ListRuns;
   readonly #signal: AbortSignal | undefined;
   readonly #frames: AsyncGenerator<Frame, undefined>;
-  readonly #merge = new Merge<Item>();
-  readonly #carried = new Map<string, Tracker>(); // runs on the session's connection that have not ended
-  readonly #apart = new Set<string>(); // runs on connections of their own
-  #ended: string[] = []; // the last runs that have ended: a list may still have them
-  #newest = ""; // the last run that is known
+  readonly #runs = new Map<string, Tracker>(); // that have not ended
+  readonly #inputs = new Map<string, Input>(); // of those
+  #ended = new Set<string>(); // the last runs that have: they may come a second time
+  #newest: string; // run that is known, or the session, which is older than all of them
+  #resume = false; // there was a connection
   #socket: Socket | undefined;
   #opening: Promise<Socket> | undefined;
   readonly #abort = (): void => {
@@ -57,7 +53,8 @@ export class SessionWatch implements AsyncIterableIterator<Frame, undefined, und
     this.#cfg = cfg;
     this.#list = list;
     this.#signal = options.signal;
-    const target = { path: `v1/sessions/${session}/stream`, name: `session ${session}`, cursor: (): Cursor | undefined => undefined };
+    this.#newest = session;
+    const target = { path: `v1/sessions/${session}/stream`, name: `session ${session}`, cursor: () => undefined, query: () => this.#query() };
     this.#connector = new Connector(cfg, target, this.#stop.signal, options.onConnection ?? (() => undefined));
     this.#frames = this.#read();
   }
@@ -85,7 +82,7 @@ export class SessionWatch implements AsyncIterableIterator<Frame, undefined, und
     return this.#frames.return(undefined);
   }
 
-  /** Sends input to a run of the session: one piece, whose order with others is that in which the promises are awaited. */
+  /** Sends input to a run of the session. Calls of one run are carried out in their order. */
   stdin(run: string, data: string | Uint8Array): Promise<void> {
     return this.#input(run).write(data);
   }
@@ -103,30 +100,31 @@ export class SessionWatch implements AsyncIterableIterator<Frame, undefined, und
   }
 
   #input(run: string): Input {
-    return new Input(this.#cfg.http, run, "http", () => this.#socket, this.#signal);
+    let input = this.#inputs.get(run);
+    if (input === undefined) {
+      input = new Input(this.#cfg.http, run, "http", () => this.#socket, this.#signal);
+      if (!this.#ended.has(run)) this.#inputs.set(run, input);
+    }
+    return input;
+  }
+
+  #query(): Record<string, string> {
+    if (!this.#resume) return { after: this.#newest };
+    let at = "";
+    for (const [run, { cursor }] of this.#runs) at += `${run}:${cursor?.stdout ?? 0}:${cursor?.stderr ?? 0},`;
+    return { after: this.#newest, at };
   }
 
   async *#read(): AsyncGenerator<Frame, undefined> {
     try {
-      this.#merge.add(this.#connection(await this.#start()));
-      for (;;) {
-        const item = await this.#merge.next();
-        this.#stop.signal.throwIfAborted();
-        if ("error" in item) throw item.error;
-        if ("done" in item) continue;
-        if ("frame" in item.value) {
-          yield item.value.frame;
-          continue;
-        }
-        await this.#reconnect(item.value);
-      }
+      await this.#start();
+      for (;;) yield* this.#connection();
     } catch (err) {
       if (err !== left) throw err;
     } finally {
       this.#signal?.removeEventListener("abort", this.#abort);
       this.#stop.abort(left);
       this.#socket?.close();
-      await this.#merge.close();
     }
     return undefined;
   }
@@ -136,7 +134,7 @@ export class SessionWatch implements AsyncIterableIterator<Frame, undefined, und
       if (this.#signal?.aborted === true) this.#abort();
       this.#signal?.addEventListener("abort", this.#abort, { once: true });
       for await (const { run } of this.#list(this.session, this.#stop.signal)) {
-        this.#know(run); // it is not among those that come while a connection is broken
+        this.#know(run); // what comes later is to come whole
         break;
       }
       return this.#open();
@@ -145,92 +143,69 @@ export class SessionWatch implements AsyncIterableIterator<Frame, undefined, und
 
   async #open(): Promise<Socket> {
     this.#socket = await this.#connector.open();
+    this.#resume = true;
+    for (const tracker of this.#runs.values()) tracker.reconnected();
     return this.#socket;
   }
 
-  async #reconnect(end: { readonly closed: Closed } | { readonly damaged: unknown }): Promise<void> {
-    this.#socket = undefined;
-    for (const [run, tracker] of this.#carried) this.#watch(run, tracker.cursor);
-    this.#carried.clear();
-    if ("closed" in end) await this.#connector.after(end.closed);
-    else await this.#connector.damaged("what came over the connection was damaged", { cause: end.damaged });
-    const known = this.#newest;
-    const socket = await this.#open();
-    // What came while there was no connection is in the list, whether it has ended or not. ULIDs sort by time.
-    for await (const { run } of this.#list(this.session, this.#stop.signal)) {
-      if (run <= known) break;
-      if (!this.#apart.has(run) && !this.#ended.includes(run)) this.#watch(run, { stdout: 0, stderr: 0 });
-    }
-    this.#merge.add(this.#connection(socket));
-  }
-
-  /** Follows a run over a connection of its own. */
-  #watch(run: string, cursor: Cursor | undefined): void {
-    this.#apart.add(run);
-    this.#know(run);
-    this.#merge.add(this.#ofRun(new Watch(this.#cfg, run, { cursor: cursor ?? "tail", signal: this.#stop.signal }), cursor !== undefined));
-  }
-
-  async *#ofRun(watch: Watch, greeted: boolean): AsyncGenerator<Item, undefined> {
-    for await (const frame of watch) {
-      if (frame.type === "hello" && greeted && (frame.tail_from.stdout > 0 || frame.tail_from.stderr > 0)) continue;
-      yield { frame, text: "" };
-    }
-    this.#end(watch.run);
-    return undefined;
-  }
-
-  /** The frames of the session's connection that are of runs which it carries. */
-  async *#connection(socket: Socket): AsyncGenerator<Item, undefined> {
+  /** The frames of one connection. */
+  async *#connection(): AsyncGenerator<Frame, undefined> {
+    const socket = this.#socket ?? (await this.#open());
     try {
       for (;;) {
         const received = await socket.next();
+        this.#stop.signal.throwIfAborted();
         if ("closed" in received) {
-          yield received;
+          this.#socket = undefined;
+          await this.#connector.after(received.closed);
           return undefined;
         }
-        const frame = decodeFrame(received.text);
-        this.#connector.progress();
-        if (frame.type === "ping") continue;
-        const item = this.#carry(frame, received.text);
-        if (item !== undefined) yield item;
+        let frame: Frame | PingFrame | undefined;
+        try {
+          frame = decodeFrame(received.text);
+          this.#connector.progress();
+          frame = frame.type === "ping" ? undefined : this.#accept(frame, received.text);
+        } catch (err) {
+          if (!isDamage(err)) throw err;
+          socket.close();
+          this.#socket = undefined;
+          await this.#connector.damaged("what came over the connection was damaged", { cause: err });
+          return undefined;
+        }
+        if (frame !== undefined) yield frame;
       }
-    } catch (err) {
-      if (!isDamage(err)) throw err;
-      yield { damaged: err };
-      return undefined;
     } finally {
       socket.close();
     }
   }
 
-  #carry(frame: Frame, text: string): Item | undefined {
+  #accept(frame: Frame, text: string): Frame | undefined {
     const { run } = frame;
-    if (run === undefined) return { frame, text };
-    if (this.#apart.has(run) || this.#ended.includes(run)) return undefined;
-    let tracker = this.#carried.get(run);
+    if (run === undefined) return frame;
+    if (this.#ended.has(run)) return undefined;
+    let tracker = this.#runs.get(run);
     if (tracker === undefined) {
       tracker = new Tracker(undefined);
-      this.#carried.set(run, tracker);
+      this.#runs.set(run, tracker);
       this.#know(run);
     }
     const accepted = tracker.accept(frame, text);
     if (accepted?.type === "exit") this.#end(run);
-    return accepted && { frame: accepted, text };
+    return accepted;
   }
 
   #know(run: string): void {
-    if (run > this.#newest) this.#newest = run;
+    if (run > this.#newest) this.#newest = run; // ULIDs sort by time
   }
 
   #end(run: string): void {
-    this.#carried.delete(run);
-    this.#apart.delete(run);
-    this.#ended.push(run);
-    if (this.#ended.length > endedRuns) this.#ended = this.#ended.slice(-endedRuns / 2);
+    this.#runs.delete(run);
+    this.#inputs.delete(run);
+    this.#ended.add(run);
+    if (this.#ended.size > endedRuns) this.#ended = new Set([...this.#ended].slice(-endedRuns / 2));
   }
 }
 
-const endedRuns = 512; // a session's connection carries 256 at most
+const endedRuns = 4096; // some seconds' worth
 
 const left = new DOMException("nobody watches", "AbortError");

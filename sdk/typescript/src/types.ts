@@ -30,6 +30,7 @@ export type Image = Schemas["Image"];
 export type AuditEvent = Schemas["AuditEvent"];
 export type Token = Schemas["Token"];
 export type MadeToken = Schemas["MadeToken"];
+export type InputTaken = Schemas["InputTaken"];
 export type Ticket = Schemas["Ticket"];
 export type FieldError = Schemas["FieldError"];
 export type Problem = Schemas["Problem"];

@@ -22,7 +22,16 @@ export interface WatchOptions {
    * keys; nothing tells whether a piece arrived, and the server drops what the program is more than 1 MiB behind of.
    */
   readonly input?: InputRoute;
+  /**
+   * A word, the same as follow of createRun, or of one's own: the program waits for this watch, as for the reader of a pipe, in place of
+   * losing output, while more waits than the server keeps. Its time limit goes on. Only one can, who may end the run; hello says whether
+   * it does. Who takes nothing for half a minute, or is not connected for ten seconds, is not waited for any more, and gets gap frames.
+   */
+  readonly follow?: string;
 }
+
+const ackChars = 64 << 10; // of messages between two acks: well below what a server keeps for a follower
+const ackMs = 1000; // or so much time: a reader that is slow lives
 
 /**
  * The frames of one run: an async iterator for one `for await`. It connects when it is first read, and again whenever the
@@ -38,6 +47,7 @@ export class Watch implements AsyncIterableIterator<Frame, undefined, undefined>
   readonly #frames: AsyncGenerator<Frame, undefined>;
   readonly #input: Input;
   readonly #signal: AbortSignal | undefined;
+  readonly #follows: boolean;
   #socket: Socket | undefined;
   #exit: ExitFrame | undefined;
 
@@ -49,7 +59,14 @@ export class Watch implements AsyncIterableIterator<Frame, undefined, undefined>
   ) {
     this.#tracker = new Tracker(options.cursor === "tail" ? undefined : (options.cursor ?? { stdout: 0, stderr: 0 }));
     this.#signal = options.signal;
-    const target = { path: `v1/runs/${run}/stream`, name: `run ${run}`, cursor: () => this.cursor };
+    this.#follows = options.follow !== undefined;
+    const target = {
+      path: `v1/runs/${run}/stream`,
+      name: `run ${run}`,
+      cursor: () => this.cursor,
+      query: () => ({ ...this.cursor }),
+      ...(options.follow === undefined ? {} : { socketQuery: { follow: options.follow } }),
+    };
     this.#connector = new Connector(cfg, target, this.#stop.signal, options.onConnection ?? (() => undefined));
     this.#input = new Input(cfg.http, run, options.input ?? "http", () => this.#socket, options.signal);
     this.#frames = this.#read();
@@ -122,6 +139,8 @@ export class Watch implements AsyncIterableIterator<Frame, undefined, undefined>
     const socket = await this.#connector.open();
     this.#socket = socket;
     this.#tracker.reconnected();
+    let unsaid = 0; // characters of messages that are not acknowledged
+    let said = Date.now();
     try {
       for (;;) {
         const received = await socket.next();
@@ -154,6 +173,12 @@ export class Watch implements AsyncIterableIterator<Frame, undefined, undefined>
         }
         yield frame;
         if (frame.type === "exit") return undefined;
+        unsaid += received.text.length;
+        if (this.#follows && (unsaid >= ackChars || Date.now() - said >= ackMs)) {
+          socket.send(JSON.stringify({ type: "ack", ...this.cursor }));
+          unsaid = 0;
+          said = Date.now();
+        }
       }
     } finally {
       this.#socket = undefined;

@@ -1,5 +1,5 @@
 import { array, boolean, count, integer, nullable, number, object, oneOf, optional, record, string, unknown, type Decoder, type Shape } from "./decode.js";
-import type { Approval, ApprovalFile, Artifact, AuditEvent, ChannelSummary, FieldError, Image, Limits, MadeToken, Outcome, Page, Problem, Profile, Run, Session, Ticket, Token, Usage } from "./types.js";
+import type { Approval, ApprovalFile, Artifact, AuditEvent, ChannelSummary, FieldError, Image, InputTaken, Limits, MadeToken, Outcome, Page, Problem, Profile, Run, Session, Ticket, Token, Usage } from "./types.js";
 
 // Decoders of what the server answers. Numbers of which the server may learn new kinds are not narrowed: a kind of outcome that
 // is not known is an error, never taken for ok.
@@ -137,6 +137,8 @@ export const token = object<Token>(tokenShape);
 
 export const madeToken = object<MadeToken>({ ...tokenShape, secret: string });
 
+export const inputTaken = object<InputTaken>({ offset: count });
+
 export const ticket = object<Ticket>({ ticket: string, expires_at_ms: integer });
 
 export function page<T>(item: Decoder<T>): Decoder<Page<T>> {
@@ -155,5 +157,6 @@ export const problem = object<Problem>({
   rule: optional(string),
   fix: optional(string),
   run: optional(string),
+  offset: optional(count),
   retry_after_ms: optional(integer),
 });

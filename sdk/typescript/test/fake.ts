@@ -6,6 +6,7 @@ import { SilkClient, type ClientOptions, type Outcome, type WebSocketConstructor
 
 export const runID = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
 export const otherRun = "01ARZ3NDEKTSV4RRFFQ69G5FAW";
+export const oldRun = "01ARZ3NDEKTSV4RRFFQ69G5FAF";
 export const sessionID = "01ARZ3NDEKTSV4RRFFQ69G5FAA";
 
 /** What one connection does. query is that of its URL. */

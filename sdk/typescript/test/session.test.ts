@@ -1,42 +1,48 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
 import type { Frame } from "../src/index.js";
-import { exit, hello, otherRun, output, runID, says, sessionID, withServer, type Script } from "./fake.js";
+import { exit, hello, oldRun, otherRun, output, runID, says, sessionID, withServer } from "./fake.js";
 
 const run = (id: string): object => ({ run: id, state: "running", profile: "p", client: "api", accepted_at_ms: 1 });
 
-test("a run whose session's connection breaks goes on at the byte, and one that came meanwhile from its begin", () => {
-  const paths: string[] = [];
-  const apart: Record<string, Script> = {
-    [runID]: says([hello(2), output(2, "cd"), exit(4)]),
-    [otherRun]: says([hello(0, 0, otherRun), output(0, "new", "stdout", otherRun), exit(3, 0, otherRun)]),
-  };
-  const any: Script = (ws, query, path) => {
-    paths.push(`${path}?${query.get("stdout") ?? ""}`);
-    const id = path.split("/")[3] ?? "";
-    const script = path.includes("/sessions/") ? says([hello(0, 0, otherRun), output(0, "n", "stdout", otherRun)], "stay") : apart[id];
-    return script?.(ws, query, path);
-  };
-  return withServer([says([hello(), output(0, "ab")], "cut"), any, any, any], async (server) => {
+test("a session whose connection breaks goes on with each run at the byte, and with one that came meanwhile from its begin", () => {
+  const scripts = [
+    says([hello(), output(0, "ab"), hello(0, 0, oldRun), exit(0, 0, oldRun)], "cut"),
+    says([hello(0, 0, oldRun), exit(0, 0, oldRun), hello(2), output(2, "c"), hello(0, 0, otherRun), output(0, "n", "stdout", otherRun)], "cut"),
+    says([hello(1, 0, otherRun), output(1, "ew", "stdout", otherRun), exit(3, 0, otherRun), hello(3), output(3, "d"), exit(4)], "stay"),
+  ];
+  return withServer(scripts, async (server) => {
     let lists = 0;
     server.route = ({ path, query }) => {
       if (path !== "/v1/runs") return undefined;
       assert.equal(query.get("session"), sessionID);
-      return { status: 200, body: { items: lists++ === 0 ? [] : [run(otherRun), run(runID)] } };
+      lists++;
+      return { status: 200, body: { items: [run(oldRun)] } };
     };
     const out = new Map<string, string>();
-    let ends = 0;
-    const hellos: (string | undefined)[] = [];
+    const said: string[] = [];
     for await (const f of server.client().watchSession(sessionID)) {
-      if (f.type === "hello") hellos.push(f.run);
       if (f.type === "output") out.set(f.run, (out.get(f.run) ?? "") + new TextDecoder().decode(f.bytes));
-      if (f.type === "exit" && ++ends === 2) break;
+      else said.push(`${f.type} ${f.run ?? ""}`);
+      if (f.type === "exit" && f.run === runID) break;
     }
     assert.deepEqual([...out], [[runID, "abcd"], [otherRun, "new"]]);
-    assert.deepEqual(hellos, [runID, otherRun]);
-    assert.deepEqual(paths.sort(), [`/v1/runs/${runID}/stream?2`, `/v1/runs/${otherRun}/stream?0`, `/v1/sessions/${sessionID}/stream?`]);
+    assert.deepEqual(said, [`hello ${runID}`, `hello ${oldRun}`, `exit ${oldRun}`, `hello ${otherRun}`, `exit ${otherRun}`, `exit ${runID}`]);
+    assert.deepEqual(server.connections.map((q) => [q.get("after"), q.get("at")]), [
+      [oldRun, null],
+      [runID, `${runID}:2:0,`],
+      [otherRun, `${runID}:3:0,${otherRun}:1:0,`],
+    ]);
+    assert.equal(lists, 1);
   });
 });
+
+test("a session without runs begins after itself", () =>
+  withServer([says([hello(), exit(0)], "stay")], async (server) => {
+    server.route = ({ path }) => (path === "/v1/runs" ? { status: 200, body: { items: [] } } : undefined);
+    for await (const f of server.client().watchSession(sessionID)) if (f.type === "exit") break;
+    assert.deepEqual(server.connections.map((q) => q.get("after")), [sessionID]);
+  }));
 
 test("a session's watch ends with the reason of its signal, or when it is left", () =>
   withServer([says([hello()], "stay"), says([hello()], "stay")], async (server) => {

@@ -3,7 +3,6 @@ import { test } from "node:test";
 import { backoffDelay } from "../src/backoff.js";
 import { Collector } from "../src/collect.js";
 import { decodeFrame, type Frame } from "../src/frame.js";
-import { Merge } from "../src/merge.js";
 import { SkippedError, Tracker } from "../src/track.js";
 import { exit, gap, hello, outcome, output, runID, started } from "./fake.js";
 
@@ -92,27 +91,4 @@ test("a collection keeps the first bytes of each channel, and says what is missi
   for (const m of [output(0, "abc"), output(3, "def"), output(6, "g"), output(0, "1234", "stderr"), gap(7, 9)]) c.push(decodeFrame(m) as Frame);
   const r = c.result(outcome(9, 4));
   assert.deepEqual([r.stdout, r.stderr, r.truncated, r.gaps.length, r.run], ["abcd", "1234", { stdout: true, stderr: false }, 1, runID]);
-});
-
-test("a merge takes its sources in turn, and ends them", async () => {
-  const ended: string[] = [];
-  async function* source(name: string, n: number): AsyncGenerator<string, undefined> {
-    try {
-      for (let i = 0; i < n; i++) yield await Promise.resolve(`${name}${i}`);
-      return undefined;
-    } finally {
-      ended.push(name);
-    }
-  }
-  const merge = new Merge<string>();
-  merge.add(source("a", 1000));
-  merge.add(source("b", 2));
-  const got: string[] = [];
-  while (got.length < 6) {
-    const m = await merge.next();
-    if ("value" in m) got.push(m.value);
-  }
-  assert.deepEqual(got.slice(0, 4).sort(), ["a0", "a1", "b0", "b1"]);
-  await merge.close();
-  assert.deepEqual(ended.sort(), ["a", "b"]);
 });

@@ -1,6 +1,6 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
-import { OutputText, SilkDecodeError, SilkProblem, SilkStreamError, type ConnectionState, type Frame, type Watch } from "../src/index.js";
+import { OutputText, SilkClient, SilkDecodeError, SilkNetworkError, SilkProblem, SilkStreamError, type ConnectionState, type Frame, type Watch } from "../src/index.js";
 import { exit, gap, hello, output, runID, says, started, withServer, type Script } from "./fake.js";
 
 /** The text of stdout, and the types of all other frames. */
@@ -263,10 +263,10 @@ test("commands go over the socket while there is one, else over HTTP", () => {
       },
     ],
     async (server) => {
-      server.route = ({ path }) => (path.endsWith("/stdin") || path.endsWith("/size") || path.endsWith("/cancel") ? { status: 204 } : undefined);
+      server.route = ({ path }) => (path.endsWith("/stdin") ? { status: 200, body: { offset: 6 } } : path.endsWith("/size") || path.endsWith("/cancel") ? { status: 204 } : undefined);
       const watch = server.client().watch(runID, { input: "socket" });
       await watch.stdin("before"); // not connected
-      assert.deepEqual(server.requests.at(-1)?.body, { b64: "YmVmb3Jl" });
+      assert.deepEqual(server.requests.at(-1)?.body, { b64: "YmVmb3Jl", offset: 0 });
       await watch.next();
       await watch.stdin("ü");
       await watch.resize({ columns: 80, rows: 24 });
@@ -286,7 +286,7 @@ test("commands go over the socket while there is one, else over HTTP", () => {
 test("input that the server has no room for is sent again; other refusals are errors, and do not stop what follows", () =>
   withServer([], async (server) => {
     const refusal = (kind: string): object => ({ type: `urn:silk:${kind}`, title: kind, status: 409 });
-    const answers = [{ status: 409, body: refusal("input-full") }, { status: 204 }, { status: 409, body: refusal("state") }, { status: 204 }];
+    const answers = [{ status: 409, body: refusal("input-full") }, { status: 200, body: { offset: 1 } }, { status: 409, body: refusal("state") }, { status: 200, body: { offset: 2 } }];
     server.route = ({ path, method }) => {
       if (method === "GET") return { status: 200, body: { run: runID, state: "running", profile: "p", client: "api", accepted_at_ms: 1 } };
       return path.endsWith("/stdin") ? answers.shift() : undefined;
@@ -297,5 +297,79 @@ test("input that the server has no room for is sent again; other refusals are er
     await assert.rejects(b, (err) => err instanceof SilkProblem && err.status === 409);
     await c;
     const bodies = server.requests.filter((r) => r.path.endsWith("/stdin")).map((r) => r.body);
-    assert.deepEqual(bodies, [{ b64: "YQ==" }, { b64: "YQ==" }, { b64: "Yg==" }, { b64: "Yw==" }]);
+    assert.deepEqual(bodies, [{ b64: "YQ==", offset: 0 }, { b64: "YQ==", offset: 0 }, { b64: "Yg==", offset: 1 }, { b64: "Yw==", offset: 1 }]);
+  }));
+
+test("input that got no answer is sent again where it was, and goes on where others have sent some", () =>
+  withServer([], async (server) => {
+    const offset = (at: number): object => ({ type: "urn:silk:input-offset", title: "not the next one", status: 409, offset: at });
+    const answers: ReturnType<typeof server.route>[] = [
+      { status: 409, body: offset(10) }, // somebody else was here
+      "cut",
+      { status: 503, body: { type: "urn:silk:stopping", title: "the server stops", status: 503 } },
+      { status: 200, body: { offset: 11 } },
+      "cut",
+      { status: 409, body: offset(20) }, // whether the piece is among these nobody knows
+    ];
+    server.route = ({ path }) => (path.endsWith("/stdin") ? answers.shift() : undefined);
+    const watch = server.client().watch(runID);
+    await watch.stdin("a");
+    await assert.rejects(watch.stdin("b"), (err) => err instanceof SilkProblem && err.kind === "input-offset" && err.offset === 20);
+    const at = server.requests.filter((r) => r.path.endsWith("/stdin")).map((r) => (r.body as { offset: number }).offset);
+    assert.deepEqual(at, [0, 10, 10, 10, 11, 11]);
+  }));
+
+test("one piece is sent again if it says where it begins, and not otherwise", () =>
+  withServer([], async (server) => {
+    let cuts = 1;
+    server.route = ({ path }) => (path.endsWith("/stdin") ? (cuts-- > 0 ? "cut" : { status: 200, body: { offset: 3 } }) : undefined);
+    assert.equal(await server.client().sendInput(runID, "abc", { offset: 0, end: true }), 3);
+    assert.deepEqual(server.requests.at(-1)?.body, { b64: "YWJj", end: true, offset: 0 });
+    cuts = 1;
+    await assert.rejects(server.client().sendInput(runID, "abc"), SilkNetworkError);
+    assert.equal(server.requests.length, 3);
+  }));
+
+test("a follower acknowledges what its reader has taken; run follows with the word of its request", () => {
+  const acks: unknown[] = [];
+  const long = "x".repeat(40_000);
+  const messages = [hello(), output(0, long), output(40_000, long), output(80_000, long), output(120_000, long)];
+  const script: Script = (ws) => {
+    for (const m of messages) ws.send(m);
+    ws.on("message", (m: Buffer) => {
+      acks.push(JSON.parse(m.toString()));
+      if (acks.length === 2) ws.send(exit(160_000));
+    });
+  };
+  return withServer([script, script, says([...messages, exit(160_000)])], async (server) => {
+    const words: (string | null)[] = [];
+    server.route = ({ path, method, query }) => {
+      if (path !== "/v1/runs" || method !== "POST") return undefined;
+      words.push(query.get("follow"));
+      return { status: 201, body: { run: runID, state: "queued", profile: "p", client: "api", accepted_at_ms: 1 } };
+    };
+    const want = [{ type: "ack", stdout: 80_000, stderr: 0 }, { type: "ack", stdout: 160_000, stderr: 0 }];
+    await read(server.client().watch(runID, { follow: "me" }));
+    assert.deepEqual(acks.splice(0), want);
+    assert.equal((await server.client().run({ code: "x" })).stdout.length, 160_000);
+    assert.deepEqual(acks.splice(0), want);
+    await read(server.client().watch(runID));
+    assert.deepEqual(acks, []);
+    assert.deepEqual(server.connections.map((q) => q.get("follow")), ["me", words[0], null]);
+    assert.match(words[0] ?? "", /^[0-9a-f-]{36}$/);
+  });
+});
+
+test("without a WebSocket nothing is asked for that nobody could watch", () =>
+  withServer([], async (server) => {
+    const had = Object.getOwnPropertyDescriptor(globalThis, "WebSocket");
+    Object.defineProperty(globalThis, "WebSocket", { value: undefined, configurable: true, writable: true });
+    try {
+      const client = new SilkClient({ url: server.url, token: "secret" });
+      await assert.rejects(client.run({ code: "x" }), /no global WebSocket/);
+      assert.deepEqual(server.requests, []);
+    } finally {
+      if (had === undefined) Reflect.deleteProperty(globalThis, "WebSocket");
+      else Object.defineProperty(globalThis, "WebSocket", had);
+    }
   }));
