@@ -31,6 +31,7 @@ var mayImport = map[string]string{
 	"run":                  "alert audit driver driver/rules image policy profile record store watch workspace",
 	"serve":                "api approval auth broker policy profile queue record run store", // the way of a run of somebody else, from request to exit frame
 	"httpapi":              "api approval audit auth broker queue serve store",               // a door: it translates, and turns the errors of these into answers
+	"telemetry":            "run serve",                                                      // the lives of runs, told to others
 	"serve/servetest":      "*",                                                              // wiring, as in cmd/silk, for tests
 	"watch/bpf":            "watch",
 	"selftest":             "driver/rules policy profile", // rules: what must come of an attack follows from the rule's action
@@ -73,8 +74,19 @@ func TestImports(t *testing.T) {
 // TestSilkLinksNoServer keeps it quick too: what the service links is in the executable with the tag "server".
 func TestSilkLinksNoServer(t *testing.T) {
 	for pkg := range list(t, `{{.ImportPath}}`, "-deps", "./cmd/silk") {
-		if strings.HasPrefix(pkg, "github.com/nats-io/") || strings.HasPrefix(pkg, "github.com/jackc/") || pkg == "httpapi" || pkg == "queue" {
+		if strings.HasPrefix(pkg, "github.com/nats-io/") || strings.HasPrefix(pkg, "go.opentelemetry.io/") || strings.HasPrefix(pkg, "github.com/jackc/") || pkg == "httpapi" || pkg == "queue" {
 			t.Errorf("cmd/silk links %s", pkg)
+		}
+	}
+}
+
+// TestServerLinks: traces go out without gRPC, and what only tests use stays with them.
+func TestServerLinks(t *testing.T) {
+	for pkg := range list(t, `{{.ImportPath}}`, "-deps", "-tags", "server", "./cmd/silk") {
+		for _, no := range []string{"google.golang.org/grpc", "github.com/grpc-ecosystem/", "github.com/santhosh-tekuri/", "go.opentelemetry.io/proto/otlp/collector/"} {
+			if strings.HasPrefix(pkg, no) {
+				t.Errorf("silk-server links %s", pkg)
+			}
 		}
 	}
 }

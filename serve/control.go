@@ -115,7 +115,7 @@ func (s *Server) Decide(ctx context.Context, id auth.Identity, runID string, d a
 	// It is decided: that the client goes away changes nothing any more.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
-	s.traces.mark(runID, "answered")
+	s.traces.answered(a)
 	if l, ok := s.lookup(runID); ok {
 		l.stream.Publish(api.Frame{Type: api.FrameApproval, State: string(a.State)})
 	}

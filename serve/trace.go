@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/silk-sandbox/silk/approval"
 	"github.com/silk-sandbox/silk/queue"
 	"github.com/silk-sandbox/silk/record"
 	"github.com/silk-sandbox/silk/run"
@@ -123,6 +124,14 @@ func (t *traces) known(e queue.Entry) (elsewhere bool) {
 	return true
 }
 
+// answered marks a run that the owner has decided about.
+func (t *traces) answered(a approval.Approval) {
+	t.mark(a.Run, "answered")
+	if a.State == approval.Granted {
+		t.mark(a.Run, "waits")
+	}
+}
+
 // mark remembers when something happened to a run, the first time that it does.
 func (t *traces) mark(runID, what string) { t.markAt(runID, what, time.Now()) }
 
@@ -203,7 +212,7 @@ var boundaries = []struct {
 }{
 	{"accept", []string{"arrived"}, []string{"accepted", "taken"}},
 	{"approval", []string{"asked"}, []string{"answered"}},
-	{"queue", []string{"answered", "waits"}, []string{"taken"}},
+	{"queue", []string{"waits"}, []string{"taken"}},
 	{"image", []string{"decided"}, []string{"image is open"}},
 	{"driver start", []string{"driver starts"}, []string{"request sent", "workspace is filled"}},
 	{"sandbox boot", []string{"request sent"}, []string{"workspace is filled"}},
@@ -214,6 +223,13 @@ var boundaries = []struct {
 
 // phases makes phases of marks. One that has begun and whose end nobody marked ended with the run.
 func phases(marks map[string]time.Time, ended time.Time) (list []Phase) {
+	if taken, ok := marks["taken"]; ok { // a worker may be quicker than the one who is about to say that the run is accepted
+		for _, mark := range []string{"accepted", "waits"} {
+			if at, ok := marks[mark]; ok && at.After(taken) {
+				marks[mark] = taken
+			}
+		}
+	}
 	first := func(names []string) (time.Time, bool) {
 		for _, name := range names {
 			if at, ok := marks[name]; ok {
@@ -227,9 +243,11 @@ func phases(marks map[string]time.Time, ended time.Time) (list []Phase) {
 		if !ok {
 			continue
 		}
-		if end, _ := first(b.to); !end.Before(began) {
-			list = append(list, Phase{b.phase, began, end})
+		end, _ := first(b.to)
+		if end.Before(began) { // marks of two goroutines
+			began = end
 		}
+		list = append(list, Phase{b.phase, began, end})
 	}
 	return list
 }
