@@ -62,21 +62,29 @@ func (s *Server) Record(ctx context.Context, id auth.Identity, runID string) (re
 
 // runOf is what a client sees of a row, and of the record if there is one.
 func (s *Server) runOf(ctx context.Context, e queue.Entry) (api.Run, error) {
+	entry, err := s.recordOf(ctx, e.Run)
+	switch {
+	case err == nil:
+		return s.describe(e, &entry.Record), nil
+	case errors.Is(err, ErrNotFound):
+		return s.describe(e, nil), nil
+	}
+	return api.Run{}, err
+}
+
+// describe is runOf with the record, which is nil before there is one.
+func (s *Server) describe(e queue.Entry, rec *record.Record) api.Run {
 	r := api.Run{
 		ID: e.Run, State: api.State(e.State), Client: "api", Session: e.Session, Hash: e.Hash,
 		AcceptedAtMs: ms(e.AcceptedAt), StartedAtMs: ms(e.StartedAt), EndedAtMs: ms(e.EndedAt),
 	}
-	entry, err := s.recordOf(ctx, e.Run)
-	switch {
-	case err == nil:
-		known := runFromRecord(entry.Record)
+	if rec != nil {
+		known := runFromRecord(*rec)
 		r.Profile, r.Client, r.Command = known.Profile, known.Client, known.Command
 		if e.State == queue.Ended {
 			r.Outcome = known.Outcome
 		}
-		return r, nil
-	case !errors.Is(err, ErrNotFound):
-		return r, err
+		return r
 	}
 	if _, req, err := decode(e); err == nil {
 		r.Profile, r.Command = policy.ProfileFor(req), run.CommandOf(req)
@@ -84,7 +92,7 @@ func (s *Server) runOf(ctx context.Context, e queue.Entry) (api.Run, error) {
 	if position, eta, ok := s.cfg.Queue.Position(e.Run); ok {
 		r.Position, r.EtaMs = position, max(0, eta.Milliseconds())
 	}
-	return r, nil
+	return r
 }
 
 func runFromRecord(r record.Record) api.Run {
@@ -103,84 +111,6 @@ func ms(t time.Time) int64 {
 		return 0
 	}
 	return t.UnixMilli()
-}
-
-// Filter chooses runs of a list.
-type Filter struct {
-	State   api.State
-	Outcome string
-	Profile string
-	Session string
-	Cursor  string // id of the last run of the page before
-	Limit   int    // at most; 0: 50
-}
-
-// Runs lists runs, the newest first: those of id, or of all if it may see them.
-func (s *Server) Runs(ctx context.Context, id auth.Identity, f Filter) (api.Page[api.Run], error) {
-	if !id.Can(auth.ActView) {
-		return api.Page[api.Run]{}, auth.ErrForbidden
-	}
-	const defaultLimit, maxLimit = 50, 500
-	limit := min(f.Limit, maxLimit)
-	if limit <= 0 {
-		limit = defaultLimit
-	}
-	page := api.Page[api.Run]{Items: []api.Run{}}
-	ids, err := s.list(ctx, id, f, limit+1)
-	if err != nil {
-		return page, err
-	}
-	if len(ids) > limit {
-		ids = ids[:limit]
-		page.Next = ids[limit-1]
-	}
-	for _, runID := range ids {
-		r, err := s.Run(ctx, id, runID)
-		if errors.Is(err, ErrNotFound) {
-			continue
-		}
-		if err != nil {
-			return page, err
-		}
-		page.Items = append(page.Items, r)
-	}
-	return page, nil
-}
-
-// list returns the ids of runs: those with a request, and those of the command line, which have only a record.
-func (s *Server) list(ctx context.Context, id auth.Identity, f Filter, limit int) (ids []string, err error) {
-	text := `SELECT id FROM (
-		SELECT run AS id, q.token AS token, q.session AS session, q.state AS state, coalesce(r.profile, '') AS profile, coalesce(r.outcome, '') AS outcome
-			FROM requests q LEFT JOIN runs r ON r.id = q.run
-		UNION ALL
-		SELECT id, '', '', CASE WHEN outcome = '' THEN 'running' ELSE 'ended' END, profile, outcome FROM runs WHERE id NOT IN (SELECT run FROM requests)
-	) AS all_runs WHERE TRUE`
-	var args []any
-	add := func(cond string, arg any) { text, args = text+" AND "+cond, append(args, arg) }
-	if !id.Can(auth.ActViewAll) {
-		add("token = ?", id.Token)
-	}
-	for _, c := range []struct{ column, value string }{{"state", string(f.State)}, {"outcome", f.Outcome}, {"profile", f.Profile}, {"session", f.Session}} {
-		if c.value != "" {
-			add(c.column+" = ?", c.value)
-		}
-	}
-	if f.Cursor != "" {
-		add("id < ?", f.Cursor)
-	}
-	rows, err := s.cfg.DB.QueryContext(ctx, text+" ORDER BY id DESC LIMIT ?", append(args, limit)...)
-	if err != nil {
-		return nil, fmt.Errorf("list runs: %w", err)
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		var runID string
-		if err := rows.Scan(&runID); err != nil {
-			return nil, fmt.Errorf("list runs: %w", err)
-		}
-		ids = append(ids, runID)
-	}
-	return ids, rows.Err()
 }
 
 // Stream attaches a viewer to a run. A run that has ended a while ago is broker.ErrUnknownRun: its record has everything.
