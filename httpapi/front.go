@@ -77,7 +77,7 @@ func (h *handler) cors(w http.ResponseWriter, r *http.Request) bool {
 		return true
 	}
 	header.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
-	header.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, If-None-Match, Range")
+	header.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, If-None-Match, Range, traceparent, tracestate")
 	header.Set("Access-Control-Max-Age", "600")
 	w.WriteHeader(http.StatusNoContent)
 	return false

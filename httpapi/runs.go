@@ -23,7 +23,12 @@ type RunPath struct {
 type newRun struct {
 	Key    string `header:"Idempotency-Key" maxLength:"255" doc:"Repeat a request with the same key, and the same run is returned"`
 	Follow string `query:"follow" pattern:"^[0-9A-Za-z_-]{1,64}$" doc:"The run's stream will be asked for with the same word: what is printed before is not lost either"`
-	Body   api.RunRequest
+
+	// W3C Trace Context, which is ignored where it makes no sense: no limits.
+	Traceparent string `header:"traceparent" doc:"W3C Trace Context: where the server sends traces, the run's span is below this one"`
+	Tracestate  string `header:"tracestate" doc:"W3C Trace Context"`
+
+	Body api.RunRequest
 }
 
 type acceptedRun struct {
@@ -90,7 +95,7 @@ func (h *handler) runs() {
 		DefaultStatus: http.StatusCreated, MaxBodyBytes: maxBodyBytes,
 		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusServiceUnavailable},
 	}, func(ctx context.Context, id auth.Identity, in *newRun) (*acceptedRun, error) {
-		r, existed, err := s.Submit(ctx, id, in.Body, in.Key)
+		r, existed, err := s.Submit(serve.WithTraceparent(ctx, in.Traceparent, in.Tracestate), id, in.Body, in.Key)
 		if err == nil {
 			s.Expect(r.ID, in.Follow)
 		}

@@ -1744,6 +1744,10 @@ export interface operations {
             header?: {
                 /** @description Repeat a request with the same key, and the same run is returned */
                 "Idempotency-Key"?: string;
+                /** @description W3C Trace Context: where the server sends traces, the run's span is below this one */
+                traceparent?: string;
+                /** @description W3C Trace Context */
+                tracestate?: string;
             };
             path?: never;
             cookie?: never;
