@@ -6,9 +6,12 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/semaphore"
+
+	"github.com/silk-sandbox/silk/api"
 )
 
 const (
@@ -46,19 +49,25 @@ func (b bodies) enter(ctx context.Context, r *http.Request) (leave func(), ok bo
 	return func() { b.room.Release(size) }, true
 }
 
-// errManyValues says that a body has more values than any request needs.
-var errManyValues = errors.New("more than 200,000 values")
-
-// check reads a long body and counts its values, which costs a hundredth of reading them as JSON. A body that is too long is
-// left to the operation, which knows its own limit.
+// check reads the body of a request and looks at what can be said of it for a hundredth of what reading it as JSON costs: how many
+// values it has, and whether its text is text. A body that is too long is left to the operation, which knows its own limit. An error
+// is an answer.
 func check(r *http.Request) error {
-	if r.ContentLength >= 0 && r.ContentLength <= shortBody || r.Body == nil || r.Method != http.MethodPost { // of others nobody reads one
+	if r.Body == nil || r.Method != http.MethodPost { // of others nobody reads one
 		return nil
 	}
 	text, err := io.ReadAll(io.LimitReader(r.Body, maxBodyBytes+1))
 	r.Body = &readAgain{bytes.NewReader(text), err, r.Body}
 	if values(text) > maxValues {
-		return errManyValues
+		return problem(http.StatusRequestEntityTooLarge, "too-many", "the request has too many values", "more than 200,000 values")
+	}
+	if kind := r.Header.Get("Content-Type"); kind != "" && !strings.Contains(kind, "json") {
+		return nil // and refused for that
+	}
+	if field, bad := badText(text, "body"); bad {
+		p := problem(http.StatusUnprocessableEntity, "invalid", "the request cannot be read", "")
+		p.Errors = []api.FieldError{{Field: field, Detail: "it is not UTF-8, or has half of a surrogate pair; bytes that are no text go into the field for base64, where there is one"}}
+		return p
 	}
 	return nil
 }

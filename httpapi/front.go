@@ -52,7 +52,7 @@ func (h *handler) front(next http.Handler) http.Handler {
 		defer leave()
 		inTime(w, r, bodyTimeout)
 		if err := check(r); err != nil {
-			h.refuse(w, problem(http.StatusRequestEntityTooLarge, "too-many", "the request has too many values", err.Error()))
+			h.refuse(w, err)
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(auth.NewContext(r.Context(), id)))

@@ -87,6 +87,9 @@ func (h *handler) commands(ctx context.Context, conn *websocket.Conn, id auth.Id
 		if err := json.Unmarshal(text, &c); err != nil || kind != websocket.MessageText {
 			return &commandError{"a command is a JSON object in a text message"}
 		}
+		if field, bad := badText(text, "command"); bad {
+			return &commandError{field + " is not UTF-8; bytes go into b64"}
+		}
 		if run != "" {
 			c.Run = run
 		}

@@ -166,6 +166,10 @@ func (h *handler) stream(open func(*http.Request, auth.Identity) (frames, error)
 		defer cancel()
 		r = r.WithContext(ctx)
 		id, _ := auth.FromContext(ctx)
+		if isSocket(r) && !speaks(r) {
+			h.refuse(w, foreignProtocol())
+			return
+		}
 		f, err := open(r, id)
 		if err != nil {
 			h.refuse(w, h.problemOf(ctx, err))
@@ -177,6 +181,31 @@ func (h *handler) stream(open func(*http.Request, auth.Identity) (frames, error)
 			h.events(w, r, id, f)
 		}
 	}
+}
+
+// protocolHeader is where a client says which subprotocols it speaks: RFC 6455 section 11.3.4.
+const protocolHeader = "Sec-WebSocket-Protocol"
+
+// speaks says whether a client may be spoken to in silk.v1: it offers that, or nothing, which leaves it to the server. One that
+// offers others alone would take what comes for something else.
+func speaks(r *http.Request) bool {
+	offers := false
+	for _, line := range r.Header.Values(protocolHeader) {
+		for offer := range strings.SplitSeq(line, ",") {
+			offer = strings.TrimSpace(offer)
+			if strings.EqualFold(offer, api.Subprotocol) { // as the library compares
+				return true
+			}
+			offers = offers || offer != ""
+		}
+	}
+	return !offers
+}
+
+func foreignProtocol() error {
+	p := problem(http.StatusBadRequest, "subprotocol", "the stream speaks another subprotocol", "")
+	p.Errors = []api.FieldError{{Field: "header." + protocolHeader, Detail: "offer " + api.Subprotocol + ", or leave the header out"}}
+	return p
 }
 
 // cursorOf reads where a viewer begins: from the query, or for an event source that reconnects from the id of the last event.

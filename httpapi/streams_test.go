@@ -355,3 +355,65 @@ func TestHandshakes(t *testing.T) {
 		t.Fatal("HEAD of a stream is still answered")
 	}
 }
+
+// TestSubprotocol: a WebSocket is silk.v1 or none. Who offers nothing leaves it to the server; who offers others is refused before
+// anything is done, and told which header it is.
+func TestSubprotocol(t *testing.T) {
+	s := newStand(t, servetest.Config{})
+	run := s.submit("sleep").ID
+	path := "/v1/runs/" + run + "/stream"
+	shake := map[string]string{"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
+	for _, offer := range []string{"silk.v2", "chat, superchat", "silk.v1.1"} {
+		shake["Sec-WebSocket-Protocol"] = offer
+		resp, text := s.do(call{role: auth.Runner, path: path, headers: shake})
+		var p api.Problem
+		if err := json.Unmarshal(text, &p); err != nil || resp.StatusCode != 400 || p.Type != "urn:silk:subprotocol" ||
+			len(p.Errors) != 1 || p.Errors[0].Field != "header.Sec-WebSocket-Protocol" || !strings.Contains(p.Errors[0].Detail, "silk.v1") {
+			t.Errorf("%s: %d %s", offer, resp.StatusCode, text)
+		}
+	}
+	if n := s.Broker.Stats().Viewers; n != 0 {
+		t.Errorf("there are %d viewers", n)
+	}
+	for _, offers := range [][]string{nil, {"chat", "silk.v1"}} {
+		header := http.Header{"Authorization": {"Bearer " + s.secrets[auth.Runner]}}
+		c, _, err := websocket.Dial(t.Context(), s.url+path, &websocket.DialOptions{Subprotocols: offers, HTTPHeader: header})
+		if err != nil {
+			t.Fatalf("%v: %v", offers, err)
+		}
+		if f := s.until(c, api.FrameHello); f[0].Run != run || len(offers) > 0 != (c.Subprotocol() == api.Subprotocol) {
+			t.Errorf("%v: %+v over %q", offers, f, c.Subprotocol())
+		}
+		c.CloseNow()
+	}
+}
+
+// TestBytesThatAreNoText are refused by name, not replaced.
+func TestBytesThatAreNoText(t *testing.T) {
+	s := newStand(t, servetest.Config{})
+	for body, field := range map[string]string{
+		"{\"profile\":\"test\",\"args\":[\"fake\",\"print:\xff\"]}":                        "body.args[1]",
+		`{"profile":"test","args":["fake"],"files":[{"path":"a","text":"\ud800"}]}`:        "body.files[0].text",
+		"{\"profile\":\"test\",\"code\":\"" + strings.Repeat("x", 300<<10) + "\xe2\x82\"}": "body.code",
+	} {
+		p := get[api.Problem](s, call{role: auth.Runner, method: "POST", path: "/v1/runs", body: body}, 422)
+		if p.Type != "urn:silk:invalid" || len(p.Errors) != 1 || p.Errors[0].Field != field {
+			t.Errorf("%+v, want %s", p, field)
+		}
+	}
+	r := get[api.Run](s, call{role: auth.Runner, method: "POST", path: "/v1/runs", body: `{"profile":"test","args":["fake","cat"],"stdin_open":true}`}, 201)
+	if p := get[api.Problem](s, call{role: auth.Runner, method: "POST", path: "/v1/runs/" + r.ID + "/stdin", body: "{\"data\":\"\xff\"}"}, 422); p.Errors[0].Field != "body.data" {
+		t.Errorf("input: %+v", p)
+	}
+	c := s.socket(auth.Runner, "/v1/runs/"+r.ID+"/stream")
+	if err := c.Write(t.Context(), websocket.MessageText, []byte("{\"type\":\"stdin\",\"data\":\"\xff\"}")); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	for err == nil {
+		_, err = s.next(c)
+	}
+	if websocket.CloseStatus(err) != websocket.StatusUnsupportedData || !strings.Contains(err.Error(), "command.data is not UTF-8") {
+		t.Errorf("over a socket: %v", err)
+	}
+}
