@@ -125,11 +125,15 @@ func (r rawStderr) Write(b []byte) (int, error) {
 
 // audit appends an event that no run writes.
 func (h *host) audit(ctx context.Context, e *audit.Event) (err error) {
-	db, err := store.Open(ctx, filepath.Join(h.home, store.FileName))
-	if err != nil {
-		return err
+	var db *store.DB
+	if h.shared != nil {
+		db = h.shared.db
+	} else {
+		if db, err = store.Open(ctx, filepath.Join(h.home, store.FileName)); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, db.Leave()) }()
 	}
-	defer func() { err = errors.Join(err, db.Leave()) }()
 	if err := db.Update(ctx, func(tx *sql.Tx) error { return audit.Append(ctx, tx, e) }); err != nil {
 		return fmt.Errorf("audit %s: %w", e.Name, err)
 	}

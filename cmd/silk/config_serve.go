@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/silk-sandbox/silk/auth"
+	"github.com/silk-sandbox/silk/internal/secret"
 	"github.com/silk-sandbox/silk/internal/strictyaml"
 	"github.com/silk-sandbox/silk/profile"
 )
@@ -30,6 +31,9 @@ type serveConfig struct {
 	followIdle    time.Duration // how long a program waits for who follows it and takes nothing; 0: the default
 	followAway    time.Duration // and is not connected
 	ownLocal      bool
+
+	database     secret.Secret // address of the PostgreSQL database that servers share; empty: the state directory has one of its own
+	databaseFile string        // that has the address
 
 	tls      bool
 	certFile string // with keyFile; both "": made by silk
@@ -75,6 +79,8 @@ func readServe(d *strictyaml.Decoder, n strictyaml.Node) serveConfig {
 		"follow_idle":    func(v strictyaml.Node) { c.followIdle = readDuration(d, v, "serve: follow_idle") },
 		"follow_away":    func(v strictyaml.Node) { c.followAway = readDuration(d, v, "serve: follow_away") },
 		"own_local":      func(v strictyaml.Node) { c.ownLocal = readBool(d, v, "serve: own_local") },
+		"database":       func(v strictyaml.Node) { c.database = secret.New(d.Text(v, "serve: database")) },
+		"database_file":  func(v strictyaml.Node) { c.databaseFile = absolute(d, v, "serve: database_file") },
 		"tls": func(v strictyaml.Node) {
 			c.tls = true
 			d.Fields(v, "serve: tls", map[string]func(strictyaml.Node){
@@ -86,6 +92,9 @@ func readServe(d *strictyaml.Decoder, n strictyaml.Node) serveConfig {
 			}
 		},
 	})
+	if !c.database.Empty() && c.databaseFile != "" {
+		d.Fail(n, "serve has database and database_file; give one of them")
+	}
 	return c
 }
 

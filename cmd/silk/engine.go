@@ -17,6 +17,7 @@ import (
 	"github.com/silk-sandbox/silk/profile"
 	"github.com/silk-sandbox/silk/record"
 	"github.com/silk-sandbox/silk/run"
+	"github.com/silk-sandbox/silk/store"
 )
 
 // host is what silk works with on this machine for one command: configuration, state directory, images, drivers.
@@ -26,7 +27,15 @@ type host struct {
 	images imageStore
 	tools  hostTools
 
-	scratch string // in place of the state directory, until close; "": there is one
+	shared  *shared // of a server; nil: the database is in the state directory
+	scratch string  // in place of the state directory, until close; "": there is one
+}
+
+// shared is what a server has of a database that it shares with others.
+type shared struct {
+	db    *store.DB
+	id    string // this server's
+	alive func(id string) bool
 }
 
 // openHost reads the configuration and opens what is there. It makes the state directory. watch asks for the host's
@@ -62,7 +71,7 @@ func (a *app) engine(h *host) (*run.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return run.New(run.Config{
+	cfg := run.Config{
 		Alert:    sinks.Raise,
 		Audit:    h.config.audit,
 		Home:     h.home,
@@ -73,7 +82,11 @@ func (a *app) engine(h *host) (*run.Engine, error) {
 		Snapshot: snapshot,
 		Sweep:    h.tools.Sweep,
 		Salvage:  h.salvage,
-	})
+	}
+	if h.shared != nil {
+		cfg.Store, cfg.Server, cfg.Alive = h.shared.db, h.shared.id, h.shared.alive
+	}
+	return run.New(cfg)
 }
 
 // salvage returns what a server that was killed had kept of a channel.

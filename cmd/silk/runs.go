@@ -69,7 +69,8 @@ var outcomes = []string{
 	string(run.OK), string(run.Failed), string(run.Timeout), string(run.OOM), string(run.Violated), string(run.Denied), string(run.Canceled), string(run.Error), "running",
 }
 
-// openStore opens the database of the state directory, without making either.
+// openStore opens the database of the state directory, without making either; the server's executable opens the one that
+// servers share, if there is one.
 func (a *app) openStore() (db *store.DB, home string, err error) {
 	c, err := a.loadConfig()
 	if err != nil {
@@ -77,6 +78,9 @@ func (a *app) openStore() (db *store.DB, home string, err error) {
 	}
 	if home, err = a.home(c); err != nil {
 		return nil, "", err
+	}
+	if db, err = a.openShared(c); db != nil || err != nil {
+		return db, filepath.Join(home, sharedDir), err
 	}
 	path := filepath.Join(home, store.FileName)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {

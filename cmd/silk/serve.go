@@ -40,6 +40,8 @@ type service struct {
 	server *serve.Server
 	queue  *queue.Queue
 	http   http.Handler
+
+	members *queue.Members // that share the database; nil: nobody does
 }
 
 func (a *app) serve() (err error) {
@@ -69,11 +71,17 @@ func (a *app) serve() (err error) {
 	}
 	defer func() { err = errors.Join(err, lock.Leave()) }()
 	ctx := a.ctx
-	db, err := store.Open(ctx, filepath.Join(h.home, store.FileName))
+	own := *h // the socket and certificates are beside what a shared database makes of it
+	h = &own
+	db, err := s.openState(ctx, h)
 	if err != nil {
-		return &hostError{err}
+		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	worker, alive := localWorker, func(string) bool { return false }
+	if h.shared != nil {
+		worker, alive = h.shared.id, h.shared.alive
+	}
 	s.db = db
 	for _, dir := range []string{broker.DirName, serve.ArtifactsDir} {
 		if err := os.MkdirAll(filepath.Join(h.home, dir), 0o700); err != nil {
@@ -98,9 +106,10 @@ func (a *app) serve() (err error) {
 	}
 	defer func() { err = errors.Join(err, stream.Close()) }()
 	s.queue, err = queue.Open(ctx, queue.Config{
-		DB: db, Stream: stream, Worker: "local", Running: s.cfg.running, Queued: s.cfg.queued, MemoryBytes: s.cfg.memoryBytes, CPUs: s.cfg.cpus,
+		DB: db, Stream: stream, Worker: worker, Alive: alive, Own: h.shared != nil, Running: s.cfg.running, Queued: s.cfg.queued, MemoryBytes: s.cfg.memoryBytes, CPUs: s.cfg.cpus,
 		TokenRunning: s.cfg.tokenRunning, TokenQueued: s.cfg.tokenQueued, Grace: s.cfg.grace, Logger: s.log,
-		End: func(ctx context.Context, e queue.Entry) { s.server.End(ctx, e) },
+		End:   func(ctx context.Context, e queue.Entry) { s.server.End(ctx, e) },
+		Adopt: func(ctx context.Context, e queue.Entry) { s.server.Adopt(ctx, e) },
 	})
 	if err != nil {
 		return &hostError{err}
@@ -130,6 +139,15 @@ func (a *app) serve() (err error) {
 		return err
 	}
 	return s.run(ctx)
+}
+
+// answers says why this server is better started again. That a database server does not answer is none: what runs would end
+// for it, and nothing else change.
+func (s *service) answers(ctx context.Context) error {
+	if s.db.Shared() {
+		return nil
+	}
+	return s.db.PingContext(ctx)
 }
 
 // ready says why nothing can be run now, or nil.
@@ -198,9 +216,15 @@ func (s *service) work(ctx, open context.Context) error {
 		s.log.Info("stopping", "running", running, "grace", s.cfg.grace.String())
 	})()
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return s.server.Work(ctx) })
+	beat, still := context.WithCancel(context.WithoutCancel(ctx))
+	defer still()
+	if s.members != nil { // as long as anything runs: to the others it must not be dead
+		group.Go(func() error { return s.members.Run(beat) })
+	}
+	group.Go(func() error { defer still(); return s.server.Work(ctx) })
+	group.Go(func() error { return s.server.Watch(ctx) })
 	group.Go(func() error { return s.server.Expire(ctx) })
 	group.Go(func() error { return s.server.Clean(ctx) })
-	group.Go(func() error { return s.watchdog(ctx, s.db.PingContext) })
+	group.Go(func() error { return s.watchdog(ctx, s.answers) })
 	return group.Wait()
 }

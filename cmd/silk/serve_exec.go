@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"syscall"
+
+	"github.com/silk-sandbox/silk/internal/secret"
+	"github.com/silk-sandbox/silk/store"
 )
 
 // serverName is the executable of `silk serve`: this package with the tag "server" (docs/adr/0007-server-executable.md).
@@ -15,7 +18,7 @@ const serverName = "silk-server"
 // serve becomes the server's executable, which is a second one: what it links would cost each start of a sandbox 2 ms.
 func (a *app) serve() error {
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
-		return missingf("silk serve needs Linux on amd64; elsewhere silk is a client: use --server URL")
+		return missingf("the service needs Linux on amd64; elsewhere silk is a client: use --server URL")
 	}
 	path, err := a.serverPath()
 	if err != nil {
@@ -23,6 +26,13 @@ func (a *app) serve() error {
 	}
 	return syscall.Exec(path, append([]string{path}, os.Args[1:]...), os.Environ())
 }
+
+// openDatabase becomes the server's executable, which does the same with the database that servers share: what speaks to it is
+// linked there.
+func (a *app) openDatabase(secret.Secret) (*store.DB, error) { return nil, a.serve() }
+
+// openShared is nothing here: records and the trail of this executable's runs are in the state directory.
+func (a *app) openShared(config) (*store.DB, error) { return nil, nil }
 
 // serverPath finds the server's executable: where $SILK_SERVER says, beside silk, or where packages put it.
 func (a *app) serverPath() (string, error) {

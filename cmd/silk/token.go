@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/silk-sandbox/silk/auth"
-	"github.com/silk-sandbox/silk/store"
 )
 
 func (a *app) tokenCommand() *cobra.Command {
@@ -65,7 +63,7 @@ func (a *app) tokenNew(n auth.New, expires string) error {
 		}
 		n.Expires = n.At.Add(d)
 	}
-	db, err := a.makeStore()
+	db, err := a.tokenStore(true)
 	if err != nil {
 		return err
 	}
@@ -103,7 +101,7 @@ type tokenAnswer struct {
 
 func (a *app) tokenList() error {
 	var tokens []auth.Token
-	db, _, err := a.openStore()
+	db, err := a.tokenStore(false)
 	switch {
 	case errors.Is(err, errNoRuns):
 	case err != nil:
@@ -152,7 +150,7 @@ func quotaText(n int) string {
 }
 
 func (a *app) tokenRevoke(nameOrID string) error {
-	db, _, err := a.openStore()
+	db, err := a.tokenStore(false)
 	if err == nil {
 		defer db.Close()
 		var t auth.Token
@@ -167,22 +165,6 @@ func (a *app) tokenRevoke(nameOrID string) error {
 		return findingf("token %s is revoked already", printable(nameOrID))
 	}
 	return err
-}
-
-// makeStore opens the database of the state directory, and makes both if they are not there.
-func (a *app) makeStore() (*store.DB, error) {
-	c, err := a.loadConfig()
-	if err != nil {
-		return nil, err
-	}
-	home, err := a.home(c)
-	if err != nil {
-		return nil, err
-	}
-	if err := makeHome(home); err != nil {
-		return nil, err
-	}
-	return store.Open(a.ctx, filepath.Join(home, store.FileName))
 }
 
 // longDuration reads a duration above zero that may be in days: 90s, 12h, 30d.
