@@ -132,6 +132,7 @@ func TestEveryOperation(t *testing.T) {
 			"a foreign origin":    {role: auth.Owner, method: op.method, path: path, body: body, headers: map[string]string{"Origin": "https://evil.example"}},
 			"a strange parameter": {role: auth.Owner, method: op.method, path: path + "?nonsense=1", body: body},
 			"nothing of that id":  {role: auth.Owner, method: op.method, path: path, body: body},
+			"an endless id":       {role: auth.Owner, method: op.method, path: strings.Replace(path, someRun, strings.Repeat("A", 5000), 1), body: body},
 			"another host":        {role: auth.Owner, method: op.method, path: path, body: body, headers: map[string]string{"Host": "evil.example"}},
 			"no JSON":             {role: auth.Owner, method: op.method, path: path, body: strings.Replace(body, "}", "x", 1)},
 			"a form":              {role: auth.Owner, method: op.method, path: path, body: body, headers: map[string]string{"Content-Type": "application/x-www-form-urlencoded"}},
@@ -139,6 +140,9 @@ func TestEveryOperation(t *testing.T) {
 		} {
 			resp, text := s.do(c)
 			var p api.Problem
+			if len(text) > 2000 && resp.StatusCode >= 400 {
+				t.Errorf("%s %s, %s: a problem of %d bytes", op.method, path, name, len(text))
+			}
 			if resp.StatusCode >= 500 {
 				t.Errorf("%s %s, %s: %d %s", op.method, path, name, resp.StatusCode, text)
 			}

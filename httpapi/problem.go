@@ -107,7 +107,7 @@ func (h *handler) problemOf(ctx context.Context, err error) error {
 	}
 	for _, k := range kinds {
 		if errors.Is(err, k.is) {
-			detail := err.Error()
+			detail := short(err.Error()) // it may repeat an id, which may be long
 			if more, ok := hints[k.kind]; ok {
 				detail = more
 			}
@@ -155,6 +155,14 @@ const maxFaults = 20
 // maxShown bounds what is repeated of a request in the answer about it.
 const maxShown = 200
 
+// short is the begin of a text of which nobody knows how long it is.
+func short(text string) string {
+	if len(text) <= maxShown {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxShown], "") + "..."
+}
+
 // humaError is what the library makes of requests that do not fit the schema. It would repeat whole values, of which code may
 // be one.
 func humaError(status int, message string, errs ...error) huma.StatusError {
@@ -180,9 +188,7 @@ func humaError(status int, message string, errs ...error) huma.StatusError {
 		} else {
 			f.Detail = err.Error()
 		}
-		if len(f.Detail) > maxShown {
-			f.Detail = strings.ToValidUTF8(f.Detail[:maxShown], "") + "..."
-		}
+		f.Detail = short(f.Detail)
 		p.Errors = append(p.Errors, f)
 	}
 	return p.Problem
