@@ -64,7 +64,7 @@ func (d *decision) command() {
 		return
 	}
 	if d.req.NoSpawn {
-		d.deny(RuleSpawn, "leave --no-spawn out", "%s is compiled in the sandbox, which takes processes", l.Name)
+		d.deny(RuleSpawn, d.words("leave --no-spawn out", "leave no_spawn out"), "%s is compiled in the sandbox, which takes processes", l.Name)
 	}
 	compiler := substitute(l.Compile, file, out)
 	d.plan.Compile = true

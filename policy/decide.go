@@ -98,6 +98,14 @@ func (d *decision) deny(rule, fix, format string, args ...any) {
 	d.denials = append(d.denials, &Denial{Rule: rule, Detail: fmt.Sprintf(format, args...), Fix: fix})
 }
 
+// words is what can be done, in the words of the door that the request came through: a flag, or a field.
+func (d *decision) words(flag, field string) string {
+	if d.req.Client == ClientCLI {
+		return flag
+	}
+	return field
+}
+
 func (d *decision) end() (Plan, error) {
 	if len(d.faults) > 0 {
 		return Plan{}, &RequestError{d.faults}

@@ -409,6 +409,40 @@ func ExampleDecide() {
 	plan, err := Decide(req, prof, Grants{})
 	fmt.Println(plan.Args, plan.Network, profile.FormatBytes(plan.Limits.MemoryBytes), err)
 	// Output:
-	// denied by rule network: the internet cannot be reached: this version has no egress gateway, and nothing but loopback can be kept inside without one; use --net deny or --net loopback
+	// denied by rule network: the internet cannot be reached: this version has no egress gateway, and nothing but loopback can be kept inside without one; ask for network deny or loopback
 	// [python3 main.py] deny 512MiB <nil>
+}
+
+// What can be done is said in flags to who typed flags, and in fields to everybody else; each denial is here once.
+func TestWords(t *testing.T) {
+	compiled := &Code{Name: "main.go", Bytes: []byte("package main"), SHA256: "0"}
+	for name, change := range map[string]func(*Request){
+		"the internet": func(r *Request) { r.Network = "allow" },
+		"hosts":        func(r *Request) { r.Network, r.Hosts = "allowlist", []string{"example.org:443"} },
+		"a compiler":   func(r *Request) { r.Args, r.Code, r.Language, r.NoSpawn = nil, compiled, "go", true },
+		"a microVM":    func(r *Request) { r.Isolation = "microvm" },
+		"a mount":      func(r *Request) { r.Mounts = []Mount{{"/srv/x", "x"}} },
+	} {
+		for _, client := range []Client{ClientCLI, ClientAPI, ClientNote, ClientMCP} {
+			req := plainRequest()
+			req.Client = client
+			change(&req)
+			_, err := Decide(req, small, Grants{})
+			var denial *Denial
+			if !errors.As(err, &denial) {
+				if client == ClientCLI { // the invoker grants a mount
+					continue
+				}
+				t.Fatalf("%s by %s: %v", name, client, err)
+			}
+			for _, d := range append([]*Denial{denial}, denial.Also...) {
+				if flag := strings.Contains(d.Fix, "--"); d.Fix == "" || flag && client != ClientCLI {
+					t.Errorf("%s by %s: %q", name, client, d.Fix)
+				}
+				if name != "a microVM" && name != "a mount" && client == ClientCLI && !strings.Contains(d.Fix, "--") {
+					t.Errorf("%s by %s names no flag: %q", name, client, d.Fix)
+				}
+			}
+		}
+	}
 }

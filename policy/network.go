@@ -40,17 +40,22 @@ func (d *decision) network() {
 	switch mode {
 	case profile.NetworkAllowlist:
 		d.hosts()
-		d.deny(RuleNetwork, "use --net deny or --net loopback", "hosts cannot be reached: %s", noGateway)
+		d.deny(RuleNetwork, d.offline(), "hosts cannot be reached: %s", noGateway)
 	case profile.NetworkAllow:
 		// Never by a flag alone, whoever gives it: an approval names this plan.
 		d.plan.Grants = append(d.plan.Grants, "network allow (approval)")
 		d.approval = append(d.approval, "network allow")
-		d.deny(RuleNetwork, "use --net deny or --net loopback", "the internet cannot be reached: %s", noGateway)
+		d.deny(RuleNetwork, d.offline(), "the internet cannot be reached: %s", noGateway)
 	default:
 		if rank > ceiling {
 			d.widen(RuleNetwork, "network "+mode, d.prof.Network)
 		}
 	}
+}
+
+// offline is what can be done where no network is to be had.
+func (d *decision) offline() string {
+	return d.words("use --net deny or --net loopback", "ask for network deny or loopback")
 }
 
 func (d *decision) hosts() {
