@@ -24,7 +24,7 @@ func (a *app) runsCommand() *cobra.Command {
 	var f record.Filter
 	var since time.Duration
 	ls := &cobra.Command{
-		Use: "ls", Short: "List the newest runs", Args: needArgs(0, 0, "no arguments"),
+		Use: "ls", Short: "List the newest runs, those that wait in a server included", Args: needArgs(0, 0, "no arguments"),
 		Example: "  silk runs ls --outcome violated --since 24h\n  silk runs ls --limit 1000 --json",
 		RunE: func(*cobra.Command, []string) error {
 			switch {
@@ -66,7 +66,7 @@ func (a *app) runsCommand() *cobra.Command {
 
 // outcomes are what runs can be chosen by.
 var outcomes = []string{
-	string(run.OK), string(run.Failed), string(run.Timeout), string(run.OOM), string(run.Violated), string(run.Denied), string(run.Canceled), string(run.Error), "running",
+	string(run.OK), string(run.Failed), string(run.Timeout), string(run.OOM), string(run.Violated), string(run.Denied), string(run.Canceled), string(run.Error), "running", "queued", "pending",
 }
 
 // openStore opens the database of the state directory, without making either; the server's executable opens the one that
@@ -105,11 +105,17 @@ func (a *app) runsList(f record.Filter) error {
 		return err
 	}
 	defer db.Close()
-	entries, err := record.List(a.ctx, db, f)
+	var entries []record.Entry
+	if !isWaiting(f.Outcome) {
+		if entries, err = record.List(a.ctx, db, f); err != nil {
+			return err
+		}
+	}
+	runs, err := waiting(a.ctx, db)
 	if err != nil {
 		return err
 	}
-	return a.printRuns(entries)
+	return a.printRuns(withWaiting(entries, runs, f))
 }
 
 func (a *app) printRuns(entries []record.Entry) error {
@@ -159,6 +165,15 @@ func (a *app) runsShow(id string) error {
 	}
 	defer db.Close()
 	e, err := record.Get(a.ctx, db, id)
+	if errors.Is(err, record.ErrNotFound) {
+		r, ok, waitErr := findWaiting(a.ctx, db, id)
+		if waitErr != nil {
+			return waitErr
+		}
+		if ok {
+			return a.printWaiting(r)
+		}
+	}
 	if err != nil {
 		return runMissing(id, err)
 	}

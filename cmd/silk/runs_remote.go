@@ -118,8 +118,8 @@ func (a *app) listOnServer(f record.Filter) error {
 	}
 	defer c.Close()
 	want := client.RunFilter{Outcome: f.Outcome, Profile: f.Profile, Before: f.Before, Page: min(f.Limit, 500)}
-	if f.Outcome == "running" {
-		want.Outcome, want.State = "", api.StateRunning
+	if f.Outcome == "running" || isWaiting(f.Outcome) {
+		want.Outcome, want.State = "", api.State(f.Outcome)
 	}
 	if want.Before != "" {
 		if want.Before, err = a.findRun(c, f.Before); err != nil {
@@ -170,6 +170,12 @@ func recordFor(r api.Run) record.Record {
 func (a *app) showOnServer(id string) error {
 	return a.onServer(id, func(c *client.Client, full string) error {
 		rec, err := fetchRecord(a.ctx, c, full)
+		var p *api.Problem
+		if errors.As(err, &p) && p.Status == http.StatusConflict { // it has none
+			if r, err := c.Run(a.ctx, full); err == nil && isWaiting(string(r.State)) {
+				return a.printWaiting(r)
+			}
+		}
 		if err != nil {
 			return err
 		}
