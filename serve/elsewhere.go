@@ -113,5 +113,6 @@ func (s *Server) tellEndElsewhere(ctx context.Context, run string) error {
 	}
 	l.input.end()
 	l.stream.End(*out)
+	s.traces.forget(run)
 	return s.cfg.Broker.Remove(run)
 }

@@ -35,6 +35,8 @@ type serveConfig struct {
 	database     secret.Secret // address of the PostgreSQL database that servers share; empty: the state directory has one of its own
 	databaseFile string        // that has the address
 
+	traces tracesConfig
+
 	tls      bool
 	certFile string // with keyFile; both "": made by silk
 	keyFile  string
@@ -81,6 +83,7 @@ func readServe(d *strictyaml.Decoder, n strictyaml.Node) serveConfig {
 		"own_local":      func(v strictyaml.Node) { c.ownLocal = readBool(d, v, "serve: own_local") },
 		"database":       func(v strictyaml.Node) { c.database = secret.New(d.Text(v, "serve: database")) },
 		"database_file":  func(v strictyaml.Node) { c.databaseFile = absolute(d, v, "serve: database_file") },
+		"otlp":           func(v strictyaml.Node) { c.traces = readTraces(d, v) },
 		"tls": func(v strictyaml.Node) {
 			c.tls = true
 			d.Fields(v, "serve: tls", map[string]func(strictyaml.Node){

@@ -100,6 +100,13 @@ func (a *app) serve() (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, streams.Close()) }()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	traces, flush, err := s.traces(registry)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, flush()) }()
 	stream, err := jetstream.Open(ctx, jetstream.Config{Dir: filepath.Join(h.home, "queue"), Logger: s.log})
 	if err != nil {
 		return &hostError{err}
@@ -115,10 +122,8 @@ func (a *app) serve() (err error) {
 		return &hostError{err}
 	}
 	defer func() { err = errors.Join(err, s.queue.Close()) }()
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	s.server, err = serve.New(serve.Config{
-		Metrics: registry,
+		Metrics: registry, Traces: traces, TraceContent: s.cfg.traces.content,
 		Home:    h.home, DB: db, Engine: engine, Queue: s.queue, Broker: streams, Decide: h.decide, Salvage: h.salvage,
 		ApprovalFor: s.cfg.approvalFor, KeepArtifacts: s.cfg.keepArtifacts, OwnLocal: s.cfg.ownLocal, Logger: s.log,
 	})
