@@ -19,6 +19,8 @@ type report struct {
 	warm     []comparison
 	service  []comparison
 	latency  []latencies
+	viewers  viewed
+	lists    []listed
 	flows    []flowed
 	single   []crowded
 	crowds   []crowded
@@ -146,6 +148,15 @@ func (r report) targets() []target {
 		if l.what == serviceName {
 			all = append(all, target{fmt.Sprintf("a line's way to a client, %d at once, p50, x plain", l.streams), 2, over(l.at(0.5), r.halfway(barest, l.streams)), ""})
 		}
+	}
+	if r.viewers.memory > 0 {
+		all = append(all, target{fmt.Sprintf("memory of the service with %d viewers of one run", viewers), 200, mib(r.viewers.memory), " MiB"})
+	}
+	if r.viewers.cat > 0 {
+		all = append(all, target{"100 MB into `cat` by the service, time, x `silk run`", 2, over(r.viewers.streamed, r.viewers.cat), ""})
+	}
+	for _, l := range r.lists {
+		all = append(all, target{fmt.Sprintf("%d runs listed (%s), x the bare query", l.runs, l.what), 3, over(l.service, l.bare), ""})
 	}
 	var silk, runsc flowed
 	for _, f := range r.flows {

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -25,6 +26,7 @@ import (
 
 // service is `silk serve`, spoken to over its unix socket by WebSocket, as clients do.
 type service struct {
+	home    string
 	process *exec.Cmd
 	client  *http.Client
 	stderr  bytes.Buffer
@@ -33,9 +35,8 @@ type service struct {
 // serviceStart bounds how long the service may take until it answers.
 const serviceStart = 30 * time.Second
 
-// startService starts the service in a state directory of its own, with the images of cfg.
-func startService(ctx context.Context, cfg config, scratch string) (_ *service, err error) {
-	home := filepath.Join(scratch, "service")
+// startService starts the service in the state directory home, with the images of cfg.
+func startService(ctx context.Context, cfg config, home string) (_ *service, err error) {
 	if err := os.MkdirAll(home, 0o700); err != nil {
 		return nil, err
 	}
@@ -43,7 +44,7 @@ func startService(ctx context.Context, cfg config, scratch string) (_ *service, 
 	if err := atomicfile.Write(file, fmt.Appendf(nil, "system_store: %q\nserve: {listen: \"\", running: 32}\n", cfg.images()), 0o600); err != nil {
 		return nil, err
 	}
-	s := &service{process: cmd(ctx, cfg.server, "serve")}
+	s := &service{home: home, process: cmd(ctx, cfg.server, "serve")}
 	s.process.Env = append(os.Environ(), "SILK_HOME="+home, "SILK_CONFIG="+file)
 	s.process.Stderr = &s.stderr
 	socket := filepath.Join(home, "silk.sock")
@@ -82,43 +83,79 @@ func (s *service) stop() error {
 
 // run asks for a run and calls each for its frames until the exit frame.
 func (s *service) run(ctx context.Context, tag string, args []string, each func(api.Frame)) error {
-	body, err := json.Marshal(api.RunRequest{Profile: tag, Args: args})
+	id, err := s.ask(ctx, tag, args)
 	if err != nil {
 		return err
 	}
+	return s.watch(ctx, id, each)
+}
+
+// ask asks for a run.
+func (s *service) ask(ctx context.Context, tag string, args []string) (id string, err error) {
+	body, err := json.Marshal(api.RunRequest{Profile: tag, Args: args})
+	if err != nil {
+		return "", err
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost/v1/runs", bytes.NewReader(body))
 	if err != nil {
-		return err
+		return "", err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := s.client.Do(req)
 	if err != nil {
-		return fmt.Errorf("ask the service for a run: %w", err)
+		return "", fmt.Errorf("ask the service for a run: %w", err)
 	}
 	var r api.Run
 	err = json.NewDecoder(resp.Body).Decode(&r)
 	if err = errors.Join(err, resp.Body.Close()); err != nil || resp.StatusCode != http.StatusCreated {
-		return fmt.Errorf("ask the service for a run: %d, %w", resp.StatusCode, err)
+		return "", fmt.Errorf("ask the service for a run: %d, %w", resp.StatusCode, err)
 	}
-	c, _, err := websocket.Dial(ctx, "http://localhost/v1/runs/"+r.ID+"/stream?stdout=0", &websocket.DialOptions{HTTPClient: s.client, Subprotocols: []string{api.Subprotocol}}) //nolint:bodyclose // the library's
+	return r.ID, nil
+}
+
+// dial attaches a viewer, when the service says that it takes one: it has a limit of requests per second.
+func (s *service) dial(ctx context.Context, id string) (*websocket.Conn, error) {
+	for {
+		c, resp, err := websocket.Dial(ctx, "http://localhost/v1/runs/"+id+"/stream?stdout=0", &websocket.DialOptions{HTTPClient: s.client, Subprotocols: []string{api.Subprotocol}}) //nolint:bodyclose // the library's
+		if err == nil || resp == nil || resp.StatusCode != http.StatusTooManyRequests {
+			return c, err
+		}
+		seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case <-time.After(time.Duration(seconds) * time.Second):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// watch calls each for the frames of a run until the exit frame.
+func (s *service) watch(ctx context.Context, id string, each func(api.Frame)) error {
+	c, err := s.dial(ctx, id)
 	if err != nil {
-		return fmt.Errorf("watch run %s: %w", r.ID, err)
+		return fmt.Errorf("watch run %s: %w", id, err)
 	}
 	defer c.CloseNow()
 	c.SetReadLimit(1 << 20)
 	for {
 		_, text, err := c.Read(ctx)
 		if err != nil {
-			return fmt.Errorf("watch run %s: %w", r.ID, err)
+			return fmt.Errorf("watch run %s: %w", id, err)
 		}
 		var f api.Frame
 		if err := json.Unmarshal(text, &f); err != nil {
 			return err
 		}
+		if f.Type == api.FrameGap {
+			return fmt.Errorf("run %s has a gap in its output", id)
+		}
 		each(f)
 		if f.Type == api.FrameExit {
 			if f.Outcome.Kind != "ok" {
-				return fmt.Errorf("run %s ended with %s: %s", r.ID, f.Outcome.Kind, f.Outcome.Message)
+				return fmt.Errorf("run %s ended with %s: %s", id, f.Outcome.Kind, f.Outcome.Message)
 			}
 			return nil
 		}
@@ -131,13 +168,33 @@ const (
 	latencyEvery = 50 * time.Millisecond
 )
 
-// measureService compares request to exit with runc, and a line's way to a client with a bare pipe and a WebSocket.
-func (r *report) measureService(ctx context.Context, cfg config, scratch string, present []contender, roots map[string]rootfs) (err error) {
-	s, err := startService(ctx, cfg, scratch)
+// measureService measures all of the service, which lives twice: the second time it has many runs behind it.
+func (r *report) measureService(ctx context.Context, cfg config, scratch string, present []contender, roots map[string]rootfs) error {
+	home := filepath.Join(scratch, "service")
+	err := served(ctx, cfg, home, func(s *service) error {
+		return errors.Join(r.measureRuns(ctx, cfg, s, present, roots), r.measureLatency(ctx, s, present, roots), r.measureViewers(ctx, s, cfg))
+	})
+	if err != nil {
+		return err
+	}
+	if err := fillRuns(ctx, home); err != nil {
+		return err
+	}
+	return served(ctx, cfg, home, func(s *service) error { return r.measureLists(ctx, s) })
+}
+
+// served calls do with a service that runs.
+func served(ctx context.Context, cfg config, home string, do func(*service) error) (err error) {
+	s, err := startService(ctx, cfg, home)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.stop()) }()
+	return do(s)
+}
+
+// measureRuns compares request to exit with runc.
+func (r *report) measureRuns(ctx context.Context, cfg config, s *service, present []contender, roots map[string]rootfs) error {
 	var starters []starter
 	for _, c := range present {
 		if c.name == "runc" {
@@ -160,7 +217,7 @@ func (r *report) measureService(ctx context.Context, cfg config, scratch string,
 		}
 		r.service = append(r.service, c)
 	}
-	return r.measureLatency(ctx, s, present, roots)
+	return nil
 }
 
 // measureLatency compares the way of lines from the service's runs with that from the same program elsewhere.
@@ -226,6 +283,8 @@ func (r report) writeService(b *strings.Builder) {
 		fmt.Fprintf(b, "| %s | %d | %.2f | %.2f | %s |\n", l.what, l.streams, ms(l.at(0.5)), ms(l.at(0.99)), ratio(l.at(0.5), r.halfway(barest, l.streams)))
 	}
 	b.WriteString("\n")
+	r.writeViewers(b)
+	r.writeLists(b)
 }
 
 // halfway is the median of a contender's latencies; zero if they were not measured.
