@@ -39,8 +39,8 @@ type File struct {
 
 // Size is that of a terminal in character cells.
 type Size struct {
-	Columns uint16 `json:"columns" minimum:"1"`
-	Rows    uint16 `json:"rows" minimum:"1"`
+	Columns uint16 `json:"columns" minimum:"1" maximum:"65535"`
+	Rows    uint16 `json:"rows" minimum:"1" maximum:"65535"`
 }
 
 // Limits are what a run may use. Zero and absent mean the profile's.

@@ -284,7 +284,7 @@ func (x *explorer) leaks(q *request, resp *http.Response, text []byte) {
 			x.Errorf("the secret of %s is in the answer", role)
 		}
 	}
-	for _, word := range []string{x.Home, "/tmp/", "goroutine ", ".go:", "SQL logic", "constraint failed"} {
+	for _, word := range []string{x.Home, "/tmp/", "goroutine ", ".go:", "Go struct", "SQL logic", "constraint failed"} {
 		if strings.Contains(all, word) && !strings.Contains(string(q.body)+q.path+q.query, word) {
 			x.Errorf("%q is in the answer", word)
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -155,6 +156,9 @@ const maxFaults = 20
 // maxShown bounds what is repeated of a request in the answer about it.
 const maxShown = 200
 
+// misfit is what is said of a value that fits the schema and not our type, such as 1e-400 for a whole number.
+var misfit = regexp.MustCompile(`^json: cannot unmarshal .* into Go struct field \w+\.(\S+) of type`)
+
 // short is the begin of a text of which nobody knows how long it is.
 func short(text string) string {
 	if len(text) <= maxShown {
@@ -187,6 +191,9 @@ func humaError(status int, message string, errs ...error) huma.StatusError {
 			f = api.FieldError{Field: d.ErrorDetail().Location, Detail: d.ErrorDetail().Message}
 		} else {
 			f.Detail = err.Error()
+		}
+		if m := misfit.FindStringSubmatch(f.Detail); m != nil && f.Field == "body" {
+			f = api.FieldError{Field: "body." + m[1], Detail: "it is no value of its kind: a number too large or too small for the field, say"}
 		}
 		f.Detail = short(f.Detail)
 		p.Errors = append(p.Errors, f)

@@ -124,7 +124,7 @@ func (a *app) serve() (err error) {
 	defer func() { err = errors.Join(err, s.queue.Close()) }()
 	s.server, err = serve.New(serve.Config{
 		Metrics: registry, Traces: traces, TraceContent: s.cfg.traces.content,
-		Home:    h.home, DB: db, Engine: engine, Queue: s.queue, Broker: streams, Decide: h.decide, Salvage: h.salvage,
+		Home: h.home, DB: db, Engine: engine, Queue: s.queue, Broker: streams, Decide: h.decide, Salvage: h.salvage,
 		ApprovalFor: s.cfg.approvalFor, KeepArtifacts: s.cfg.keepArtifacts, OwnLocal: s.cfg.ownLocal, Logger: s.log,
 	})
 	if err != nil {
