@@ -34,7 +34,10 @@ type File struct {
 	Path       string  `json:"path" minLength:"1" maxLength:"4096" doc:"Below /workspace, with slashes, plain"`
 	Text       *string `json:"text,omitempty" doc:"Its content, if it is UTF-8"`
 	B64        *string `json:"b64,omitempty" contentEncoding:"base64" doc:"Its content otherwise"`
-	Executable bool    `json:"executable,omitempty"`
+	Link       *string `json:"link,omitempty" minLength:"1" maxLength:"4096" doc:"It is a symbolic link to this, which is kept as it is and means what it means in the sandbox"`
+	Directory  bool    `json:"directory,omitempty" doc:"It is a directory. Those that lead to other files need not be named"`
+	Executable bool    `json:"executable,omitempty" doc:"Its permissions are 0755, in place of 0644"`
+	Mode       int     `json:"mode,omitempty" minimum:"1" maximum:"511" doc:"Its permissions, if they are others: 384 is 0600"`
 }
 
 // Size is that of a terminal in character cells.

@@ -61,6 +61,9 @@ func (d *decision) names() {
 	}
 }
 
+// maxLink is what Linux takes as the target of a link: PATH_MAX without the NUL, symlink(2).
+const maxLink = 4095
+
 // uploads checks the names of files that were sent along.
 func (d *decision) uploads(claim func(name, what string)) {
 	if n := len(d.req.Uploads); n > maxUploads {
@@ -77,9 +80,13 @@ func (d *decision) uploads(claim func(name, what string)) {
 			d.fault("file name %q is not a plain path inside /workspace", u.Name)
 		case reserved(u.Name):
 			d.fault("file name %q lies in .silk, which silk needs", u.Name)
+		case u.Mode > 0o777:
+			d.fault("file %s has permissions beyond 0777", u.Name)
+		case u.Dir && u.Link != "", (u.Dir || u.Link != "") && len(u.Bytes) > 0, len(u.Link) > maxLink, strings.ContainsRune(u.Link, 0):
+			d.fault("file %s is not one of a file, a directory, and a link to a path of up to %d bytes", u.Name, maxLink)
 		default:
 			claim(u.Name, "file "+u.Name)
-			names[u.Name] = true
+			names[u.Name] = !u.Dir
 		}
 	}
 	for _, u := range d.req.Uploads {

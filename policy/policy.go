@@ -58,12 +58,15 @@ type Code struct {
 	Given  string `json:"-"`      // how it came when it is no file of the invoker's: "-c" or "-"; for people, it decides nothing
 }
 
-// Upload is one file that came with a request over the network.
+// Upload is one file, link or directory that came with a request over the network.
 type Upload struct {
 	Name       string `json:"name"`   // path under /workspace, plain and local
 	Bytes      []byte `json:"-"`      // its content; nil is an empty file
 	SHA256     string `json:"sha256"` // of the bytes, lower-case hex
 	Executable bool   `json:"executable,omitempty"`
+	Mode       uint32 `json:"mode,omitempty"` // permissions; 0: 0755 of a directory and what is executable, else 0644
+	Link       string `json:"link,omitempty"` // it is a symbolic link to this, which is not followed here
+	Dir        bool   `json:"dir,omitempty"`
 }
 
 // maxUploads bounds the files of one request: each is an entry of a tar stream and of the record's manifest.

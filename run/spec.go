@@ -56,12 +56,22 @@ func sourceOf(p policy.Plan) workspace.Source {
 	for _, dir := range p.MakeDirs {
 		s.Extra = append(s.Extra, workspace.File{Name: dir, Mode: fs.ModeDir | 0o755})
 	}
-	for _, u := range p.Uploads {
-		mode := fs.FileMode(0o644)
-		if u.Executable {
-			mode = 0o755
+	for _, u := range p.Uploads { // directories first: a file makes those that lead to it, with permissions of its own choice
+		if u.Dir {
+			s.Extra = append(s.Extra, workspace.File{Name: u.Name, Mode: fs.ModeDir | fs.FileMode(u.Mode)})
 		}
-		s.Extra = append(s.Extra, workspace.File{Name: u.Name, Bytes: u.Bytes, Mode: mode})
+	}
+	for _, u := range p.Uploads {
+		switch mode := fs.FileMode(u.Mode); {
+		case u.Dir:
+		case u.Link != "":
+			s.Extra = append(s.Extra, workspace.File{Name: u.Name, Bytes: []byte(u.Link), Mode: fs.ModeSymlink})
+		default:
+			if mode == 0 && u.Executable {
+				mode = 0o755
+			}
+			s.Extra = append(s.Extra, workspace.File{Name: u.Name, Bytes: u.Bytes, Mode: mode})
+		}
 	}
 	if p.Code != nil && p.Code.Bytes != nil {
 		s.Code = &workspace.File{Name: p.Code.Name, Bytes: p.Code.Bytes}

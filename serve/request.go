@@ -54,14 +54,36 @@ func requestOf(in api.RunRequest, door policy.Client) (policy.Request, error) {
 	r.code(in, &req)
 	for i, f := range in.Files {
 		field := fmt.Sprintf("files[%d]", i)
-		content := r.content(field, "text", "b64", f.Text, f.B64)
-		sum := sha256.Sum256(content)
-		req.Uploads = append(req.Uploads, policy.Upload{Name: f.Path, Bytes: content, SHA256: hex.EncodeToString(sum[:]), Executable: f.Executable})
+		req.Uploads = append(req.Uploads, r.upload(field, f))
 	}
 	if r.faults != nil {
 		return req, &InvalidError{r.faults}
 	}
 	return req, nil
+}
+
+// upload is one of the files.
+func (r *reading) upload(field string, f api.File) policy.Upload {
+	content := r.content(field, "text", "b64", f.Text, f.B64)
+	sum := sha256.Sum256(content)
+	u := policy.Upload{Name: f.Path, Bytes: content, SHA256: hex.EncodeToString(sum[:]), Executable: f.Executable, Mode: uint32(f.Mode), Dir: f.Directory}
+	has := f.Text != nil || f.B64 != nil
+	switch {
+	case f.Link != nil && f.Directory:
+		r.fault(field+".directory", "link is given too; leave one of them out")
+	case f.Link != nil && has:
+		r.fault(field+".link", "it has content too; leave one of them out")
+	case f.Directory && has:
+		r.fault(field+".directory", "it has content too; leave one of them out")
+	case f.Link != nil && (f.Executable || f.Mode != 0):
+		r.fault(field+".link", "a link has no permissions")
+	case f.Executable && f.Mode != 0:
+		r.fault(field+".mode", "executable is given too; leave one of them out")
+	}
+	if f.Link != nil {
+		u.Link = *f.Link
+	}
+	return u
 }
 
 // code finds the program and the name that it has in /workspace.

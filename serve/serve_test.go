@@ -174,7 +174,10 @@ func TestIdempotency(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	s := servetest.New(t, servetest.Config{})
-	text, b64 := "x", "eA=="
+	text, b64, nul := "x", "eA==", "a\x00"
+	of := func(files ...api.File) api.RunRequest {
+		return api.RunRequest{Profile: servetest.Profile, Args: []string{"x"}, Files: files}
+	}
 	for _, test := range []struct {
 		name  string
 		in    api.RunRequest
@@ -185,6 +188,13 @@ func TestRefused(t *testing.T) {
 		{"an unknown profile", api.RunRequest{Profile: "x", Args: []string{"true"}}, "body"},
 		{"code twice", api.RunRequest{Code: &text, CodeB64: &b64}, "body.code_b64"},
 		{"bad base64", api.RunRequest{Profile: servetest.Profile, Args: []string{"x"}, Files: []api.File{{Path: "a"}, {Path: "b", B64: &text}}}, "body.files[1].b64"},
+		{"a link with content", of(api.File{Path: "a", Link: &text, Text: &text}), "body.files[0].link"},
+		{"a directory with content", of(api.File{Path: "a", Directory: true, B64: &b64}), "body.files[0].directory"},
+		{"a link to a directory that is one", of(api.File{Path: "a", Directory: true, Link: &text}), "body.files[0].directory"},
+		{"a link with permissions", of(api.File{Path: "a", Mode: 0o600, Link: &text}), "body.files[0].link"},
+		{"permissions twice", of(api.File{Path: "a", Mode: 0o600, Executable: true}), "body.files[0].mode"},
+		{"a file below a link", of(api.File{Path: "a", Link: &text}, api.File{Path: "a/b"}), "body"},
+		{"a link with a NUL", of(api.File{Path: "a", Link: &nul}), "body"},
 		{"a file above", api.RunRequest{Profile: servetest.Profile, Args: []string{"x"}, Files: []api.File{{Path: "../a"}}}, "body"},
 		{"a name without code", api.RunRequest{Profile: servetest.Profile, Args: []string{"x"}, Name: "a"}, "body.name"},
 		{"input twice", api.RunRequest{Profile: servetest.Profile, Args: []string{"x"}, Stdin: &text, StdinOpen: true}, "body.stdin"},

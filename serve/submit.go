@@ -123,9 +123,20 @@ func (s *Server) ask(sub queue.Submission, in api.RunRequest, plan policy.Plan, 
 		ask.Stdin = *in.Stdin
 	}
 	for _, u := range plan.Uploads {
-		ask.Files = append(ask.Files, approval.Upload{Name: u.Name, Content: string(u.Bytes), Executable: u.Executable})
+		ask.Files = append(ask.Files, shown(u))
 	}
 	return ask, nil
+}
+
+// shown is a file of a request as the owner sees it.
+func shown(u policy.Upload) approval.Upload {
+	switch {
+	case u.Link != "":
+		return approval.Upload{Name: u.Name + " (a link)", Content: u.Link}
+	case u.Dir:
+		return approval.Upload{Name: u.Name + " (a directory)"}
+	}
+	return approval.Upload{Name: u.Name, Content: string(u.Bytes), Executable: u.Executable || u.Mode&0o111 != 0}
 }
 
 // announce opens the stream of a run that was just accepted.

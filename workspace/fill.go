@@ -212,6 +212,9 @@ func (f *filler) addOwn(file File) error {
 	if file.Mode.IsDir() {
 		return f.writeDir(file.Name, file.perm(), file.time())
 	}
+	if file.Mode&fs.ModeSymlink != 0 {
+		return f.writeLink(file.Name, string(file.Bytes), file.time())
+	}
 	size := int64(len(file.Bytes))
 	if err := f.writeFileHeader(file.Name, size, file.perm(), file.time()); err != nil {
 		return err

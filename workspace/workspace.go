@@ -48,14 +48,14 @@ type Source struct {
 	Dir   string   // host directory whose content is copied; links in it are kept as links and never followed
 	Files []string // host files copied under their base names; here a link is followed, since the user named it
 	Code  *File    // the program
-	Extra []File   // files and directories (Mode has fs.ModeDir) that the engine adds
+	Extra []File   // files, directories (Mode has fs.ModeDir) and links (fs.ModeSymlink) that the engine adds
 }
 
 // File is a file that silk itself puts into a workspace.
 type File struct {
 	Name    string // below the workspace, slash-separated, without "." and ".." elements
 	Bytes   []byte
-	Mode    fs.FileMode // permissions; 0 means 0644, for a directory 0755
+	Mode    fs.FileMode // permissions; 0 means 0644, for a directory 0755. With fs.ModeSymlink, Bytes is what it leads to
 	ModTime time.Time   // zero: the Unix epoch, so that equal requests make equal workspaces
 }
 

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -77,6 +79,9 @@ func requestFor(req policy.Request, f *runFlags, size *api.Size) (api.RunRequest
 	if err := upload(&out, src, req.Code); err != nil {
 		return out, uploadError(err, f)
 	}
+	if len(out.Files) > maxUploads {
+		return out, usagef("there are more than %d files, which is what a server takes with one run; name a smaller directory", maxUploads)
+	}
 	return out, nil
 }
 
@@ -90,8 +95,8 @@ func setCode(out *api.RunRequest, code []byte) {
 	out.CodeB64 = &text
 }
 
-// upload puts the files of src into a request. They are read by the rules by which a workspace of this host is filled: links are not
-// followed, what is no file is left out, a file that changes meanwhile is an error.
+// upload puts the files of src into a request. They are read by the rules by which a workspace of this host is filled: links are
+// kept and not followed, fifos and the like are left out, a file that changes meanwhile is an error.
 func upload(out *api.RunRequest, src workspace.Source, code *policy.Code) error {
 	r, w := io.Pipe()
 	filled := make(chan error, 1)
@@ -102,16 +107,31 @@ func upload(out *api.RunRequest, src workspace.Source, code *policy.Code) error 
 	}()
 	err := unpack(out, tar.NewReader(r), code)
 	r.CloseWithError(err)
+	out.Files = withoutImplied(out.Files)
 	if fillErr := <-filled; fillErr != nil && !errors.Is(fillErr, err) {
 		err = fillErr
 	}
 	return err
 }
 
-// linkError says that there is something that the API has no word for.
-type linkError struct{ path, what string }
+// plainDir are the permissions of directories that need not be named.
+const plainDir = 0o755
 
-func (e *linkError) Error() string { return fmt.Sprintf("%q is %s", e.path, e.what) }
+// withoutImplied leaves out the directories that a server makes by itself for the files in them.
+func withoutImplied(files []api.File) []api.File {
+	leads := map[string]bool{}
+	for _, f := range files {
+		for dir := path.Dir(f.Path); dir != "." && !leads[dir]; dir = path.Dir(dir) {
+			leads[dir] = true
+		}
+	}
+	return slices.DeleteFunc(files, func(f api.File) bool { return f.Directory && f.Mode == 0 && leads[f.Path] })
+}
+
+// nameError says that there is something that the API has no word for.
+type nameError struct{ path string }
+
+func (e *nameError) Error() string { return fmt.Sprintf("the name %q is not UTF-8", e.path) }
 
 func unpack(out *api.RunRequest, tr *tar.Reader, code *policy.Code) error {
 	for {
@@ -122,12 +142,8 @@ func unpack(out *api.RunRequest, tr *tar.Reader, code *policy.Code) error {
 		if err != nil {
 			return err
 		}
-		switch h.Typeflag {
-		case tar.TypeDir:
-			continue // made for the files in it
-		case tar.TypeReg:
-		default:
-			return &linkError{h.Name, "a link"}
+		if !utf8.ValidString(h.Name) || !utf8.ValidString(h.Linkname) {
+			return &nameError{h.Name}
 		}
 		if code != nil && code.Bytes != nil && h.Name == code.Name {
 			continue // is in the request already
@@ -140,15 +156,26 @@ func unpack(out *api.RunRequest, tr *tar.Reader, code *policy.Code) error {
 			setCode(out, content.Bytes())
 			continue
 		}
-		if len(out.Files) == maxUploads {
-			return usagef("there are more than %d files, which is what a server takes with one run; name a smaller directory", maxUploads)
-		}
 		out.Files = append(out.Files, fileFor(h, content.Bytes()))
 	}
 }
 
 func fileFor(h *tar.Header, content []byte) api.File {
-	f := api.File{Path: h.Name, Executable: h.Mode&0o111 != 0}
+	f := api.File{Path: strings.TrimSuffix(h.Name, "/")}
+	switch perm := int(h.Mode & 0o777); {
+	case h.Typeflag == tar.TypeSymlink:
+		f.Link = &h.Linkname
+		return f
+	case h.Typeflag == tar.TypeDir:
+		if f.Directory = true; perm != plainDir {
+			f.Mode = perm
+		}
+		return f
+	case perm == 0o755:
+		f.Executable = true
+	case perm != 0o644:
+		f.Mode = perm
+	}
 	if utf8.Valid(content) {
 		text := string(content)
 		f.Text = &text
@@ -166,12 +193,12 @@ func uploadError(err error, f *runFlags) error {
 		from = "--dir " + f.dir
 	}
 	var limit *workspace.LimitError
-	var link *linkError
+	var name *nameError
 	switch {
 	case errors.As(err, &limit) && limit.What == "bytes":
 		return tooLarge(from)
-	case errors.As(err, &link):
-		return usagef("%s: %v, which cannot be sent to a server; leave it out, or put a copy in its place", from, err)
+	case errors.As(err, &name):
+		return usagef("%s: %v, and cannot be sent to a server; leave it out, or give it another name", from, err)
 	case errors.As(err, new(*workspace.ConflictError)), limit != nil:
 		return usagef("%v", err)
 	}

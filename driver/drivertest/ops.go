@@ -32,6 +32,7 @@ type file struct {
 //	flood:BYTES              so many bytes to stdout, in pieces of 64 KiB: "0123456789" over and over
 //	cat                      stdin to stdout until end of file
 //	read:NAME                a file of the workspace to stdout
+//	tree                     what is in the workspace, a line for each: permissions, name, what a link leads to
 //	write:NAME=TEXT          a file into the workspace
 //	remove:NAME              a file out of the workspace
 //	disk:BYTES               a file of that size into the workspace: refused beyond WorkspaceBytes, like the next two exit 1
@@ -64,6 +65,11 @@ func (s *sandbox) do(op string) (ended bool) {
 		}
 	case "read":
 		s.stdout.Write(s.files[arg].data)
+	case "tree":
+		for _, name := range slices.Sorted(maps.Keys(s.files)) {
+			h := s.files[name].header
+			fmt.Fprintln(s.stdout, strings.TrimSpace(h.FileInfo().Mode().String()+" "+strings.TrimSuffix(name, "/")+" "+h.Linkname))
+		}
 	case "write":
 		name, text, _ := strings.Cut(arg, "=")
 		s.write(name, []byte(unescape(text)))

@@ -542,7 +542,17 @@ export interface components {
         File: {
             /** @description Its content otherwise */
             b64?: string;
+            /** @description It is a directory. Those that lead to other files need not be named */
+            directory?: boolean;
+            /** @description Its permissions are 0755, in place of 0644 */
             executable?: boolean;
+            /** @description It is a symbolic link to this, which is kept as it is and means what it means in the sandbox */
+            link?: string;
+            /**
+             * Format: int64
+             * @description Its permissions, if they are others: 384 is 0600
+             */
+            mode?: number;
             /** @description Below /workspace, with slashes, plain */
             path: string;
             /** @description Its content, if it is UTF-8 */
