@@ -50,12 +50,17 @@ func put(ctx context.Context, tx *sql.Tx, owner string, e Entry) error {
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO runs (id, started_at, client, profile, outcome, exit_code, driver, image, owner, plan, record)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	brief, err := json.Marshal(r.Brief())
+	if err != nil {
+		return fmt.Errorf("encode record of run %s: %w", r.Run, err)
+	}
+	_, err = tx.ExecContext(ctx, `INSERT INTO runs (id, started_at, client, profile, outcome, exit_code, driver, image, owner, plan, record, brief)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET profile = excluded.profile, outcome = excluded.outcome, exit_code = excluded.exit_code,
-			driver = excluded.driver, image = excluded.image, owner = excluded.owner, plan = excluded.plan, record = excluded.record
+			driver = excluded.driver, image = excluded.image, owner = excluded.owner, plan = excluded.plan, record = excluded.record,
+			brief = excluded.brief
 		WHERE runs.outcome = ''`, // a finished record never changes
-		r.Run, r.StartedAtMs, r.Client, r.Profile, r.Outcome.Kind, r.Outcome.ExitCode, r.Driver, r.Image, owner, string(e.Plan), text)
+		r.Run, r.StartedAtMs, r.Client, r.Profile, r.Outcome.Kind, r.Outcome.ExitCode, r.Driver, r.Image, owner, string(e.Plan), text, string(brief))
 	if err != nil {
 		return fmt.Errorf("write record of run %s: %w", r.Run, err)
 	}

@@ -101,7 +101,7 @@ func (s *Server) tellEndElsewhere(ctx context.Context, run string) error {
 	if err != nil {
 		return err
 	}
-	out := recordedOutcome(entry.Record)
+	out := recordedOutcome(entry.Record.Brief())
 	s.mu.Lock()
 	l, ok := s.live[run]
 	if ok && out != nil {

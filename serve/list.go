@@ -3,7 +3,6 @@ package serve
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -85,7 +84,7 @@ func (s *Server) requested(ctx context.Context, id auth.Identity, f Filter, limi
 	where.add("r.outcome = ?", f.Outcome)
 	where.add("r.profile = ?", f.Profile)
 	where.add("q.run < ?", f.Cursor)
-	return s.read(ctx, `SELECT q.run, q.session, q.hash, q.request, q.state, q.accepted_at, coalesce(q.started_at, 0), coalesce(q.ended_at, 0), coalesce(r.record, '')
+	return s.read(ctx, `SELECT q.run, q.session, q.hash, q.request, q.state, q.accepted_at, coalesce(q.started_at, 0), coalesce(q.ended_at, 0), coalesce(`+record.BriefColumn+`, '')
 		FROM requests q LEFT JOIN runs r ON r.id = q.run WHERE `+where.text+" ORDER BY q.run DESC LIMIT ?", append(where.args, limit),
 		func(rows *sql.Rows) (api.Run, error) {
 			var e queue.Entry
@@ -98,8 +97,8 @@ func (s *Server) requested(ctx context.Context, id auth.Identity, f Filter, limi
 			if text == "" {
 				return s.describe(e, nil), nil
 			}
-			rec, err := decodeRecord(text)
-			return s.describe(e, &rec), err
+			brief, err := record.ReadBrief(text)
+			return s.describe(e, &brief), err
 		})
 }
 
@@ -117,14 +116,14 @@ func (s *Server) unrequested(ctx context.Context, f Filter, limit int) ([]api.Ru
 	where.add("r.outcome = ?", f.Outcome)
 	where.add("r.profile = ?", f.Profile)
 	where.add("r.id < ?", f.Cursor)
-	return s.read(ctx, "SELECT r.record FROM runs r WHERE "+where.text+" ORDER BY r.id DESC LIMIT ?", append(where.args, limit),
+	return s.read(ctx, "SELECT "+record.BriefColumn+" FROM runs r WHERE "+where.text+" ORDER BY r.id DESC LIMIT ?", append(where.args, limit),
 		func(rows *sql.Rows) (api.Run, error) {
 			var text string
 			if err := rows.Scan(&text); err != nil {
 				return api.Run{}, err
 			}
-			rec, err := decodeRecord(text)
-			return runFromRecord(rec), err
+			brief, err := record.ReadBrief(text)
+			return runFromRecord(brief), err
 		})
 }
 
@@ -143,13 +142,6 @@ func (s *Server) read(ctx context.Context, query string, args []any, one func(*s
 		all = append(all, r)
 	}
 	return all, rows.Err()
-}
-
-func decodeRecord(text string) (r record.Record, err error) {
-	if err = json.Unmarshal([]byte(text), &r); err != nil {
-		err = fmt.Errorf("decode a record: %w", err)
-	}
-	return r, err
 }
 
 func fromMs(ms int64) time.Time {

@@ -29,7 +29,7 @@ func outcomeOf(o run.Outcome) api.Outcome {
 }
 
 // recordedOutcome is the same from a record.
-func recordedOutcome(r record.Record) *api.Outcome {
+func recordedOutcome(r record.Brief) *api.Outcome {
 	if r.Outcome.Kind == "" {
 		return nil
 	}

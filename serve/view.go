@@ -36,7 +36,7 @@ func (s *Server) Run(ctx context.Context, id auth.Identity, runID string) (api.R
 	}
 	// A run of the command line has a record and no request.
 	entry, err := s.recordOf(ctx, runID)
-	return runFromRecord(entry.Record), err
+	return runFromRecord(entry.Record.Brief()), err
 }
 
 // recordOf is the record with exactly this id.
@@ -65,15 +65,16 @@ func (s *Server) runOf(ctx context.Context, e queue.Entry) (api.Run, error) {
 	entry, err := s.recordOf(ctx, e.Run)
 	switch {
 	case err == nil:
-		return s.describe(e, &entry.Record), nil
+		brief := entry.Record.Brief()
+		return s.describe(e, &brief), nil
 	case errors.Is(err, ErrNotFound):
 		return s.describe(e, nil), nil
 	}
 	return api.Run{}, err
 }
 
-// describe is runOf with the record, which is nil before there is one.
-func (s *Server) describe(e queue.Entry, rec *record.Record) api.Run {
+// describe is runOf with what is brief of the record, nil before there is one.
+func (s *Server) describe(e queue.Entry, rec *record.Brief) api.Run {
 	r := api.Run{
 		ID: e.Run, State: api.State(e.State), Client: "api", Session: e.Session, Hash: e.Hash,
 		AcceptedAtMs: ms(e.AcceptedAt), StartedAtMs: ms(e.StartedAt), EndedAtMs: ms(e.EndedAt),
@@ -95,7 +96,7 @@ func (s *Server) describe(e queue.Entry, rec *record.Record) api.Run {
 	return r
 }
 
-func runFromRecord(r record.Record) api.Run {
+func runFromRecord(r record.Brief) api.Run {
 	state := api.StateRunning
 	if r.Outcome.Kind != "" {
 		state = api.StateEnded
