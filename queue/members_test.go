@@ -139,10 +139,16 @@ func TestOutageKillsNobody(t *testing.T) {
 		path := filepath.Join(dir, store.FileName)
 		a, b := newServer(t, path, "A", queue.Config{}), newServer(t, path, "B", queue.Config{})
 		<-time.After(time.Minute)
+		if a.members.Alive("nobody") {
+			t.Error("one that was never there lives")
+		}
 		if _, err := a.db.Exec("ALTER TABLE servers RENAME TO away"); err != nil {
 			t.Fatal(err)
 		}
 		<-time.After(10 * time.Minute)
+		if !a.members.Alive("nobody") {
+			t.Error("nobody can be seen, and one that was not seen is dead")
+		}
 		if !a.members.Alive("B") || !b.members.Alive("A") {
 			t.Error("dead in the outage")
 		}

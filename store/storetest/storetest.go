@@ -130,7 +130,8 @@ func Database(t testing.TB) string {
 	t.Helper()
 	testenv.Require(t, testenv.Postgres)
 	server, name := testenv.PostgresAddress(), "silk_"+strings.ToLower(rand.Text())
-	if err := exec1(t.Context(), server, "CREATE DATABASE "+name+" TEMPLATE template0 ENCODING 'UTF8'"); err != nil {
+	// In a language whose order of words is not that of bytes, as many are.
+	if err := exec1(t.Context(), server, "CREATE DATABASE "+name+" TEMPLATE template0 ENCODING 'UTF8' LOCALE_PROVIDER icu ICU_LOCALE 'en'"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
