@@ -2,7 +2,6 @@ package serve
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -41,17 +40,9 @@ func (s *Server) Runs(ctx context.Context, id auth.Identity, f Filter) (api.Page
 	if limit <= 0 {
 		limit = defaultPage
 	}
-	all, err := s.requested(ctx, id, f, limit+1)
+	all, err := s.find(ctx, id, f, limit+1)
 	if err != nil {
 		return api.Page[api.Run]{}, fmt.Errorf("list runs: %w", err)
-	}
-	if id.Can(auth.ActViewAll) {
-		more, err := s.unrequested(ctx, f, limit+1)
-		if err != nil {
-			return api.Page[api.Run]{}, fmt.Errorf("list runs: %w", err)
-		}
-		all = append(all, more...)
-		slices.SortFunc(all, func(a, b api.Run) int { return strings.Compare(b.ID, a.ID) })
 	}
 	page := api.Page[api.Run]{Items: all}
 	if len(all) > limit {
@@ -73,73 +64,67 @@ func (c *conditions) add(cond, arg string) {
 	}
 }
 
-// requested lists runs that were asked for here.
-func (s *Server) requested(ctx context.Context, id auth.Identity, f Filter, limit int) ([]api.Run, error) {
+// find returns the newest runs, limit of each kind at least.
+func (s *Server) find(ctx context.Context, id auth.Identity, f Filter, limit int) ([]api.Run, error) {
 	where := conditions{text: "TRUE"}
 	if !id.Can(auth.ActViewAll) {
 		where.add("q.token = ?", id.Token)
 	}
-	where.add("q.state = ?", string(f.State))
 	where.add("q.session = ?", f.Session)
 	where.add("r.outcome = ?", f.Outcome)
 	where.add("r.profile = ?", f.Profile)
-	where.add("q.run < ?", f.Cursor)
-	return s.read(ctx, `SELECT q.run, q.session, q.hash, q.request, q.state, q.accepted_at, coalesce(q.started_at, 0), coalesce(q.ended_at, 0), coalesce(`+record.BriefColumn+`, '')
-		FROM requests q LEFT JOIN runs r ON r.id = q.run WHERE `+where.text+" ORDER BY q.run DESC LIMIT ?", append(where.args, limit),
-		func(rows *sql.Rows) (api.Run, error) {
-			var e queue.Entry
-			var accepted, started, ended int64
-			var text string
-			if err := rows.Scan(&e.Run, &e.Session, &e.Hash, &e.Request, &e.State, &accepted, &started, &ended, &text); err != nil {
-				return api.Run{}, err
-			}
-			e.AcceptedAt, e.StartedAt, e.EndedAt = fromMs(accepted), fromMs(started), fromMs(ended)
-			if text == "" {
-				return s.describe(e, nil), nil
-			}
-			brief, err := record.ReadBrief(text)
-			return s.describe(e, &brief), err
-		})
-}
-
-// unrequested lists runs of the command line.
-func (s *Server) unrequested(ctx context.Context, f Filter, limit int) ([]api.Run, error) {
-	where := conditions{text: "NOT EXISTS (SELECT 1 FROM requests q WHERE q.run = r.id)"}
-	switch {
-	case f.Session != "" || f.State == api.StatePending || f.State == api.StateQueued:
-		return nil, nil
-	case f.State == api.StateRunning:
-		where.text += " AND r.outcome = ''"
-	case f.State == api.StateEnded:
-		where.text += " AND r.outcome <> ''"
+	if !id.Can(auth.ActViewAll) || f.Session != "" {
+		where.add("q.state = ?", string(f.State))
+		where.add("q.run < ?", f.Cursor)
+		return s.read(ctx, "requests q LEFT JOIN runs r ON r.id = q.run WHERE "+where.text+" ORDER BY q.run DESC", where.args, limit)
 	}
-	where.add("r.outcome = ?", f.Outcome)
-	where.add("r.profile = ?", f.Profile)
+	where.add("coalesce(q.state, CASE r.outcome WHEN '' THEN 'running' ELSE 'ended' END) = ?", string(f.State))
 	where.add("r.id < ?", f.Cursor)
-	return s.read(ctx, "SELECT "+record.BriefColumn+" FROM runs r WHERE "+where.text+" ORDER BY r.id DESC LIMIT ?", append(where.args, limit),
-		func(rows *sql.Rows) (api.Run, error) {
-			var text string
-			if err := rows.Scan(&text); err != nil {
-				return api.Run{}, err
-			}
-			brief, err := record.ReadBrief(text)
-			return runFromRecord(brief), err
-		})
+	all, err := s.read(ctx, "runs r LEFT JOIN requests q ON q.run = r.id WHERE "+where.text+" ORDER BY r.id DESC", where.args, limit)
+	if err != nil || f.Outcome != "" || f.Profile != "" {
+		return all, err
+	}
+	// What has no record yet has not ended, and of that there are few.
+	where = conditions{text: "q.state <> 'ended' AND r.id IS NULL"}
+	where.add("q.state = ?", string(f.State))
+	where.add("q.run < ?", f.Cursor)
+	waiting, err := s.read(ctx, "requests q LEFT JOIN runs r ON r.id = q.run WHERE "+where.text+" ORDER BY q.run DESC", where.args, limit)
+	all = append(all, waiting...)
+	slices.SortFunc(all, func(a, b api.Run) int { return strings.Compare(b.ID, a.ID) })
+	return all, err
 }
 
-func (s *Server) read(ctx context.Context, query string, args []any, one func(*sql.Rows) (api.Run, error)) (all []api.Run, err error) {
-	rows, err := s.cfg.DB.QueryContext(ctx, query, args...)
+// read returns runs of the tables requests, as q, and runs, as r: of the former there is nothing for a run of the command line, of the
+// latter for one that has not started.
+func (s *Server) read(ctx context.Context, from string, args []any, limit int) (all []api.Run, err error) {
+	rows, err := s.cfg.DB.QueryContext(ctx, `SELECT coalesce(q.run, ''), coalesce(q.session, ''), coalesce(q.hash, ''), coalesce(q.request, ''), coalesce(q.state, ''),
+		coalesce(q.accepted_at, 0), coalesce(q.started_at, 0), coalesce(q.ended_at, 0), coalesce(`+record.BriefColumn+", '') FROM "+from+" LIMIT ?", append(args, limit)...)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	all = []api.Run{}
 	for rows.Next() {
-		r, err := one(rows)
+		var e queue.Entry
+		var accepted, started, ended int64
+		var text string
+		if err := rows.Scan(&e.Run, &e.Session, &e.Hash, &e.Request, &e.State, &accepted, &started, &ended, &text); err != nil {
+			return nil, err
+		}
+		e.AcceptedAt, e.StartedAt, e.EndedAt = fromMs(accepted), fromMs(started), fromMs(ended)
+		if text == "" {
+			all = append(all, s.describe(e, nil))
+			continue
+		}
+		brief, err := record.ReadBrief(text)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, r)
+		if e.Run == "" {
+			all = append(all, runFromRecord(brief))
+		} else {
+			all = append(all, s.describe(e, &brief))
+		}
 	}
 	return all, rows.Err()
 }
