@@ -31,6 +31,13 @@ func (s *Server) Work(ctx context.Context) error {
 	return s.cfg.Queue.Work(ctx, s.do)
 }
 
+// Hold is Work without running anything: what is accepted waits, until ctx ends and for whoever works after.
+func (s *Server) Hold(ctx context.Context) error {
+	<-ctx.Done()
+	s.stopping.Store(true)
+	return nil
+}
+
 // do is one run. When it returns without an error, the run has ended in the record and in the queue.
 func (s *Server) do(ctx context.Context, e queue.Entry) error {
 	in, req, err := decode(e)

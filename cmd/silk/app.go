@@ -19,6 +19,7 @@ type app struct {
 	env      func(string) string
 	drivers  openDrivers
 	ready    int         // sandbox kernels that wait for runs
+	roles    []string    // of a server; nil: those of the configuration
 	midLine  atomic.Bool // the program has left a line unfinished on stderr, or on the terminal that stderr is
 
 	homeFlag, configFlag string

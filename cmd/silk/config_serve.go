@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -18,6 +20,8 @@ type serveConfig struct {
 	socket  string // path; "": silk.sock in the state directory
 	origins auth.Origins
 	hosts   []string
+
+	roles serveRoles
 
 	running, queued           int // of the host
 	tokenRunning, tokenQueued int
@@ -46,7 +50,7 @@ type serveConfig struct {
 const defaultListen = "127.0.0.1:7455"
 
 func defaultServe() serveConfig {
-	return serveConfig{listen: defaultListen, running: 2 * runtime.NumCPU(), ready: 2, grace: 30 * time.Second}
+	return serveConfig{listen: defaultListen, roles: serveRoles{api: true, worker: true}, running: 2 * runtime.NumCPU(), ready: 2, grace: 30 * time.Second}
 }
 
 func readServe(d *strictyaml.Decoder, n strictyaml.Node) serveConfig {
@@ -60,6 +64,13 @@ func readServe(d *strictyaml.Decoder, n strictyaml.Node) serveConfig {
 				d.Fail(v, "serve: %v", err)
 			}
 			c.origins = origins
+		},
+		"roles": func(v strictyaml.Node) {
+			roles, err := readRoles(d.Texts(v, "serve: roles"))
+			if err != nil {
+				d.Fail(v, "serve: roles: %v", err)
+			}
+			c.roles = roles
 		},
 		"hosts":         func(v strictyaml.Node) { c.hosts = d.Texts(v, "serve: hosts") },
 		"running":       func(v strictyaml.Node) { c.running = readCount(d, v, "serve: running") },
@@ -99,6 +110,26 @@ func readServe(d *strictyaml.Decoder, n strictyaml.Node) serveConfig {
 		d.Fail(n, "serve has database and database_file; give one of them")
 	}
 	return c
+}
+
+// serveRoles are what a server does: take requests, and run what was accepted.
+type serveRoles struct{ api, worker bool }
+
+func readRoles(names []string) (r serveRoles, err error) {
+	for _, name := range names {
+		switch name {
+		case "api":
+			r.api = true
+		case "worker":
+			r.worker = true
+		default:
+			return r, fmt.Errorf("there is no role %q; there are api and worker", name)
+		}
+	}
+	if r == (serveRoles{}) {
+		return r, errors.New("a server has the role api, worker, or both")
+	}
+	return r, nil
 }
 
 func readCount(d *strictyaml.Decoder, n strictyaml.Node, what string) int {

@@ -52,13 +52,20 @@ func (a *app) serve() (err error) {
 	if err := enoughFiles(); err != nil {
 		return &hostError{err}
 	}
-	a.ready = c.serve.ready
+	if a.roles != nil {
+		if c.serve.roles, err = readRoles(a.roles); err != nil {
+			return usagef("--roles: %v", err)
+		}
+	}
+	if a.ready = c.serve.ready; !c.serve.roles.worker {
+		a.ready = 0
+	}
 	h, err := a.openHost(true) // the host's kernel watches too, where it can: a server pays for that once
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, h.close()) }()
-	s := &service{app: a, host: h, cfg: h.config.serve, log: slog.New(slog.NewJSONHandler(a.err, nil))}
+	s := &service{app: a, host: h, cfg: c.serve, log: slog.New(slog.NewJSONHandler(a.err, nil))}
 	if err := h.knownDriver(""); err != nil {
 		return err
 	}
@@ -80,6 +87,9 @@ func (a *app) serve() (err error) {
 	defer func() { err = errors.Join(err, db.Close()) }()
 	worker, alive := localWorker, func(string) bool { return false }
 	if h.shared != nil {
+		if s.cfg.roles != (serveRoles{api: true, worker: true}) {
+			return usagef("servers that share a database run what they have accepted themselves: they have both roles, api and worker")
+		}
 		worker, alive = h.shared.id, h.shared.alive
 	}
 	s.db = db
@@ -226,7 +236,11 @@ func (s *service) work(ctx, open context.Context) error {
 	if s.members != nil { // as long as anything runs: to the others it must not be dead
 		group.Go(func() error { return s.members.Run(beat) })
 	}
-	group.Go(func() error { defer still(); return s.server.Work(ctx) })
+	do := s.server.Work
+	if !s.cfg.roles.worker {
+		do = s.server.Hold
+	}
+	group.Go(func() error { defer still(); return do(ctx) })
 	group.Go(func() error { return s.server.Watch(ctx) })
 	group.Go(func() error { return s.server.Expire(ctx) })
 	group.Go(func() error { return s.server.Clean(ctx) })

@@ -46,7 +46,7 @@ func (s *service) listen() (doors []door, err error) {
 			return doors, err
 		}
 		doors = append(doors, s.socket(l))
-		if s.cfg.listen == "" {
+		if s.cfg.listen == "" || !s.cfg.roles.api {
 			return doors, nil
 		}
 		if l, err = net.Listen("tcp", s.cfg.listen); err != nil { //nolint:noctx // it does not wait

@@ -62,10 +62,10 @@ func newServer(t *testing.T, config string) *server {
 }
 
 // start starts the server and waits until it answers.
-func (s *server) start() {
+func (s *server) start(flags ...string) {
 	s.Helper()
 	s.log = &bytes.Buffer{}
-	s.cmd = s.command(context.WithoutCancel(s.Context()), "serve")
+	s.cmd = s.command(context.WithoutCancel(s.Context()), append([]string{"serve"}, flags...)...)
 	s.cmd.Stderr = s.log
 	if err := s.cmd.Start(); err != nil {
 		s.Fatal(err)
@@ -225,6 +225,36 @@ func TestServe(t *testing.T) {
 	}
 	if err := s.stop(syscall.SIGTERM); err != nil {
 		t.Errorf("silk serve: %v: %s", err, s.log)
+	}
+	checkState(t, s.silk)
+}
+
+// TestServeRoles accepts with one server, and runs with the next.
+func TestServeRoles(t *testing.T) {
+	s := newServer(t, "  listen: 127.0.0.1:0\n  roles: [worker]\n")
+	s.start("--roles", "api")
+	first, second := s.shell("echo one"), s.shell("echo two")
+	if out, err := s.try("POST", "/v1/runs/"+second.ID+"/cancel", "{}"); err != nil {
+		t.Errorf("cancel what waits: %v: %s", err, out)
+	}
+	if out := s.outcome(second.ID); out.Kind != "canceled" {
+		t.Errorf("canceled while it waited: %+v", out)
+	}
+	if got := decodeAs[api.Run](s, "GET", "/v1/runs/"+first.ID, ""); got.State != api.StateQueued || got.Position != 1 {
+		t.Errorf("without a worker: %+v", got)
+	}
+	if err := s.stop(syscall.SIGTERM); err != nil {
+		t.Errorf("silk serve: %v: %s", err, s.log)
+	}
+	s.start()
+	if out := s.outcome(first.ID); out.Kind != "ok" || out.Stdout.Bytes != 4 {
+		t.Errorf("run by the worker: %+v", out)
+	}
+	if err := s.stop(syscall.SIGTERM); err != nil {
+		t.Errorf("silk serve: %v: %s", err, s.log)
+	}
+	if n := strings.Count(s.log.String(), `"msg":"listening"`); n != 1 {
+		t.Errorf("a worker listens at %d places, want the socket alone: %s", n, s.log)
 	}
 	checkState(t, s.silk)
 }
