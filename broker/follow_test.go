@@ -199,10 +199,10 @@ func TestTwoFollowers(t *testing.T) {
 		if a, b, c := greeting(t, other).Followed, greeting(t, first).Followed, greeting(t, again).Followed; a || !b || !c {
 			t.Errorf("followed %t, %t and %t", a, b, c)
 		}
-		_, done := flood(s, 4<<20)
+		_, done := flood(s, 3<<20)
 		synctest.Wait()
 		for _, v := range []*Viewer{other, first} { // are not asked any more
-			v.Have(1<<20+100, 0)
+			v.Have(2<<20, 0) // with which it would go on to its end
 			v.Close()
 		}
 		synctest.Wait()
