@@ -34,6 +34,9 @@ func (x *explorer) check(q *request, resp *http.Response, text []byte) {
 		}
 	}()
 	x.leaks(q, resp, text)
+	if resp.StatusCode == http.StatusRequestHeaderFieldsTooLarge && len(q.path)+len(q.query) > 20_000 {
+		return // net/http's own answer, before there is a request
+	}
 	method := q.method
 	if method == http.MethodHead && q.op.method == http.MethodGet {
 		method = http.MethodGet

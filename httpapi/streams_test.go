@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -343,16 +342,24 @@ func TestHandshakes(t *testing.T) {
 			t.Errorf("HEAD: %d %v", resp.StatusCode, resp.Header)
 		}
 	}
-	handled := make(chan struct{})
-	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { defer close(handled); s.handler.ServeHTTP(w, r) })
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodHead, "/v1/runs/"+run+"/stream", nil)
-	r.Host = "localhost"
-	r.Header.Set("Authorization", "Bearer "+s.secrets[auth.Runner])
-	go h.ServeHTTP(httptest.NewRecorder(), r)
-	select {
-	case <-handled:
-	case <-time.After(20 * time.Second):
-		t.Fatal("HEAD of a stream is still answered")
+	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}, Timeout: 20 * time.Second}
+	defer client.CloseIdleConnections()
+	for _, method := range []string{http.MethodHead, http.MethodGet} { // over one connection: the second is answered when the first is
+		r, err := http.NewRequestWithContext(t.Context(), method, s.url+"/v1/runs/"+run, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if method == http.MethodHead {
+			r.URL.Path += "/stream"
+		}
+		r.Header.Set("Authorization", "Bearer "+s.secrets[auth.Runner])
+		resp, err := client.Do(r)
+		if err != nil {
+			t.Fatalf("%s: %v", method, err)
+		}
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.Body.Close() != nil || resp.StatusCode != http.StatusOK {
+			t.Errorf("%s: %d, %v", method, resp.StatusCode, err)
+		}
 	}
 }
 

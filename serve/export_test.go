@@ -13,3 +13,10 @@ func (s *Server) OnDecided(f func()) { s.decided = f }
 func (s *Server) Announce(e queue.Entry) error {
 	return s.announce(e, api.RunRequest{}, policy.Plan{}, nil)
 }
+
+// Tracing is how many runs have a trace that has not been handed on.
+func (s *Server) Tracing() int {
+	s.traces.mu.Lock()
+	defer s.traces.mu.Unlock()
+	return len(s.traces.runs)
+}

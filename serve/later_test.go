@@ -10,6 +10,7 @@ import (
 
 	"github.com/silk-sandbox/silk/api"
 	"github.com/silk-sandbox/silk/driver"
+	"github.com/silk-sandbox/silk/serve"
 	"github.com/silk-sandbox/silk/serve/servetest"
 	"github.com/silk-sandbox/silk/store"
 	"github.com/silk-sandbox/silk/store/storetest"
@@ -96,5 +97,30 @@ func TestAnnouncedLate(t *testing.T) {
 	}
 	if out := end(t, s, r.ID); out.Kind != "ok" {
 		t.Errorf("outcome %+v", out)
+	}
+}
+
+// TestTracesEnd: each run that was accepted is handed on once, what was not is forgotten, and nothing is left.
+func TestTracesEnd(t *testing.T) {
+	traces := make(chan serve.Trace, 10)
+	s := servetest.New(t, servetest.Config{Serve: serve.Config{Traces: func(t serve.Trace) { traces <- t }}})
+	var first api.Run
+	for i := range 3 {
+		r, existed, err := s.Server.Submit(t.Context(), servetest.Runner, program("print:x"), "key")
+		if err != nil || existed != (i > 0) {
+			t.Fatalf("existed %t, %v", existed, err)
+		}
+		if first = r; i == 0 {
+			end(t, s, r.ID)
+		}
+	}
+	if _, _, err := s.Server.Submit(t.Context(), servetest.Runner, program("print:y"), "key"); err == nil {
+		t.Error("the key is taken for another request")
+	}
+	if got := <-traces; got.Run != first.ID || got.Token != servetest.Runner.Token || got.Ended.Before(got.Began) {
+		t.Errorf("trace %+v", got)
+	}
+	if n := s.Server.Tracing(); n != 0 || len(traces) != 0 {
+		t.Errorf("%d are left, and %d more came", n, len(traces))
 	}
 }
