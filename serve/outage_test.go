@@ -36,6 +36,8 @@ func TestDatabaseEndsConnections(t *testing.T) {
 	}
 	defer admin.Close()
 	stop, stopped, cuts := make(chan struct{}), make(chan struct{}), 0
+	halt := sync.OnceFunc(func() { close(stop); <-stopped })
+	defer halt()
 	go func() {
 		defer close(stopped)
 		again := time.NewTicker(40 * time.Millisecond)
@@ -66,8 +68,7 @@ func TestDatabaseEndsConnections(t *testing.T) {
 			}
 		}
 	}
-	close(stop)
-	<-stopped
+	halt()
 	t.Logf("%d cuts, of which clients were told %d times", cuts, told)
 	ok := 0
 	for _, run := range runs {

@@ -59,6 +59,22 @@ type conn struct {
 
 	connector *connector
 	inTx      bool
+	reused    bool
+}
+
+// ResetSession implements driver.SessionResetter: database/sql calls it before it uses a connection again.
+func (c *conn) ResetSession(ctx context.Context) error {
+	c.reused = true
+	return c.Conn.ResetSession(ctx)
+}
+
+// again lets database/sql take another connection, since nothing was done with this one. One that was just made is its last try:
+// then people see what is wrong.
+func (c *conn) again(err error) error {
+	if c.reused {
+		return driver.ErrBadConn
+	}
+	return c.connector.explain(err)
 }
 
 // PrepareContext implements driver.ConnPrepareContext.
@@ -100,7 +116,7 @@ func (c *conn) CheckNamedValue(v *driver.NamedValue) (err error) {
 // BeginTx implements driver.ConnBeginTx. A transaction that is not read-only waits until no other one writes.
 func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	if c.Conn.Conn().IsClosed() {
-		return nil, driver.ErrBadConn
+		return nil, c.again(driver.ErrBadConn)
 	}
 	begin := beginWrite
 	if opts.ReadOnly {
@@ -112,7 +128,7 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 		away := c.Conn.Conn().IsClosed() || gone(err)
 		err = errors.Join(err, c.Conn.Close())
 		if away && ctx.Err() == nil {
-			return nil, driver.ErrBadConn
+			return nil, c.again(err)
 		}
 		return nil, c.connector.explain(err)
 	}
@@ -134,7 +150,7 @@ func (c *conn) failed(err error) error {
 	case err == nil:
 		return nil
 	case !c.inTx && (errors.Is(err, driver.ErrBadConn) || c.Conn.Conn().IsClosed() && gone(err)):
-		return driver.ErrBadConn // database/sql takes another connection: outside of transactions there are only queries
+		return c.again(err) // outside of transactions there are only queries
 	}
 	return c.connector.explain(err)
 }

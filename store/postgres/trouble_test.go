@@ -343,3 +343,17 @@ func TestTriggersThatAreGone(t *testing.T) {
 		})
 	}
 }
+
+// No connection lasts: after some tries Update says so in words.
+func TestNoConnectionLasts(t *testing.T) {
+	c, through := newCutter(t, storetest.Database(t))
+	db := open(t, through)
+	c.cutAt(func(message []byte) (cut, pass bool) { return strings.Contains(string(message), "begin isolation"), false })
+	if err := insert(db, t.Context(), "a"); !errors.Is(err, store.ErrAway) || !strings.Contains(err.Error(), "postgres://") {
+		t.Errorf("got %v, want %v, and of which database", err, store.ErrAway)
+	}
+	c.cutAt(nil)
+	if err := insert(db, t.Context(), "a"); err != nil {
+		t.Error(err)
+	}
+}
