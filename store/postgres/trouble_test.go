@@ -348,7 +348,9 @@ func TestTriggersThatAreGone(t *testing.T) {
 func TestNoConnectionLasts(t *testing.T) {
 	c, through := newCutter(t, storetest.Database(t))
 	db := open(t, through)
-	c.cutAt(func(message []byte) (cut, pass bool) { return strings.Contains(string(message), "begin isolation"), false })
+	c.cutAt(func(message []byte) (cut, pass bool) {
+		return strings.Contains(string(message), "begin isolation"), false
+	})
 	if err := insert(db, t.Context(), "a"); !errors.Is(err, store.ErrAway) || !strings.Contains(err.Error(), "postgres://") {
 		t.Errorf("got %v, want %v, and of which database", err, store.ErrAway)
 	}
