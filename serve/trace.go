@@ -51,7 +51,8 @@ type traces struct {
 type tracing struct {
 	Trace
 
-	marks map[string]time.Time // the first time of each
+	request string               // with traces.content: the row's is gone when the run has ended
+	marks   map[string]time.Time // the first time of each
 }
 
 func newTraces(cfg Config) *traces {
@@ -79,8 +80,8 @@ func (t *traces) submit(ctx context.Context, sub queue.Submission, profile strin
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.runs[sub.Run] = &tracing{
-		Trace: Trace{Run: sub.Run, Token: sub.Token, Session: sub.Session, Profile: profile, Traceparent: parent[0], Tracestate: parent[1], Began: now},
-		marks: map[string]time.Time{"arrived": now},
+		Trace:   Trace{Run: sub.Run, Token: sub.Token, Session: sub.Session, Profile: profile, Traceparent: parent[0], Tracestate: parent[1], Began: now},
+		request: t.kept(sub.Request), marks: map[string]time.Time{"arrived": now},
 	}
 	return func(existed *bool, err *error) {
 		if *existed || *err != nil {
@@ -120,7 +121,7 @@ func (t *traces) known(e queue.Entry) (elsewhere bool) {
 	if t.runs[e.Run] != nil {
 		return false
 	}
-	t.runs[e.Run] = &tracing{Trace: Trace{Run: e.Run, Token: e.Token, Session: e.Session, Began: e.AcceptedAt}, marks: map[string]time.Time{}}
+	t.runs[e.Run] = &tracing{Trace: Trace{Run: e.Run, Token: e.Token, Session: e.Session, Began: e.AcceptedAt}, request: t.kept(e.Request), marks: map[string]time.Time{}}
 	return true
 }
 
@@ -130,6 +131,14 @@ func (t *traces) answered(a approval.Approval) {
 	if a.State == approval.Granted {
 		t.mark(a.Run, "waits")
 	}
+}
+
+// kept is what is kept of a request.
+func (t *traces) kept(request []byte) string {
+	if !t.content {
+		return ""
+	}
+	return string(request[:min(len(request), maxTraceContent)])
 }
 
 // mark remembers when something happened to a run, the first time that it does.
@@ -156,7 +165,10 @@ func (t *traces) steps(e queue.Entry, also func(string, time.Time)) func(string,
 	if t.known(e) {
 		t.markAt(e.Run, "waits", e.AcceptedAt)
 	}
-	t.mark(e.Run, "taken")
+	now := time.Now()
+	for _, what := range []string{"accepted", "waits", "taken"} { // a worker may be quicker than the one who is about to mark those
+		t.markAt(e.Run, what, now)
+	}
 	return func(step string, at time.Time) {
 		also(step, at)
 		t.markAt(e.Run, step, at)
@@ -199,7 +211,9 @@ func (t *traces) end(runID string, out run.Outcome, content func() *TraceContent
 	r.Ended, r.Outcome = time.Now(), out
 	r.Phases = phases(r.marks, r.Ended)
 	if t.content {
-		r.Content = content()
+		if r.Content = content(); r.Content != nil {
+			r.Content.Request = r.request
+		}
 	}
 	t.to(r.Trace)
 }
@@ -210,7 +224,7 @@ var boundaries = []struct {
 	phase    string
 	from, to []string
 }{
-	{"accept", []string{"arrived"}, []string{"accepted", "taken"}},
+	{"accept", []string{"arrived"}, []string{"accepted"}},
 	{"approval", []string{"asked"}, []string{"answered"}},
 	{"queue", []string{"waits"}, []string{"taken"}},
 	{"image", []string{"decided"}, []string{"image is open"}},
@@ -223,13 +237,6 @@ var boundaries = []struct {
 
 // phases makes phases of marks. One that has begun and whose end nobody marked ended with the run.
 func phases(marks map[string]time.Time, ended time.Time) (list []Phase) {
-	if taken, ok := marks["taken"]; ok { // a worker may be quicker than the one who is about to say that the run is accepted
-		for _, mark := range []string{"accepted", "waits"} {
-			if at, ok := marks[mark]; ok && at.After(taken) {
-				marks[mark] = taken
-			}
-		}
-	}
 	first := func(names []string) (time.Time, bool) {
 		for _, name := range names {
 			if at, ok := marks[name]; ok {
@@ -258,9 +265,6 @@ func (s *Server) traceContent(runID string) func() *TraceContent {
 		ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 		defer cancel()
 		c := &TraceContent{}
-		if e, err := s.cfg.Queue.Get(ctx, runID); err == nil {
-			c.Request = string(e.Request[:min(len(e.Request), maxTraceContent)])
-		}
 		for channel, to := range map[string]*string{"stdout": &c.Stdout, "stderr": &c.Stderr} {
 			out, err := record.Output(ctx, s.cfg.DB, s.cfg.Home, runID, channel)
 			if err != nil {

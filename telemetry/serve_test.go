@@ -4,7 +4,9 @@ package telemetry_test
 
 import (
 	"bytes"
+	"database/sql"
 	"encoding/hex"
+	"strings"
 	"testing"
 	"time"
 
@@ -105,7 +107,7 @@ func TestRuns(t *testing.T) {
 			if len(phases) != 0 {
 				t.Errorf("%s also has phases %v", w.outcome, phases)
 			}
-			if content && ok && w.outcome == "ok" && (a["gen_ai.tool.call.result"] != hidden+hidden || a["silk.stderr"] != hidden) {
+			if content && ok && w.outcome == "ok" && (a["gen_ai.tool.call.result"] != hidden+hidden || !strings.Contains(a["gen_ai.tool.call.arguments"].(string), `"env":["A=`+hidden) || a["silk.stderr"] != hidden) {
 				t.Errorf("content %v", a)
 			}
 		}
@@ -117,6 +119,30 @@ func TestRuns(t *testing.T) {
 			t.Errorf("sent %v", count("sent"))
 		}
 	}
+}
+
+// TestLost: a run that was running when its server ended is told of by the next one.
+func TestLost(t *testing.T) {
+	c := collect(t)
+	e, _ := start(t, telemetry.Config{Endpoint: c.url})
+	first := servetest.New(t, servetest.Config{Idle: true})
+	r, _, err := first.Server.Submit(t.Context(), servetest.Runner, request(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.DB.Update(t.Context(), func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(t.Context(), "UPDATE requests SET state = 'running', worker = 'w', started_at = accepted_at + 1 WHERE run = ?", r.ID)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	first.Close()
+	servetest.New(t, servetest.Config{Home: first.Home, Stream: first.Stream, Idle: true, Serve: serve.Config{Traces: e.Run}})
+	roots, below := c.roots(1)
+	if a := attributes(roots[0]); a["silk.run"] != r.ID || a["silk.outcome"] != "error" || below[string(roots[0].SpanId)]["queue"] == nil {
+		t.Errorf("attributes %v, phases %v", a, below)
+	}
+	closeNow(t, e, 10*time.Second)
 }
 
 // TestWaits: what waited while the server was started again begins with its acceptance, and what ends while it waits has no more.
