@@ -172,7 +172,8 @@ func (x *explorer) problem(q *request, resp *http.Response, text []byte) {
 	}
 	named := slices.ContainsFunc(p.Errors, func(e api.FieldError) bool {
 		return slices.ContainsFunc(q.wrong, func(place string) bool {
-			return e.Field == place || strings.HasPrefix(e.Field, place+".") || strings.HasPrefix(e.Field, place+"[") || e.Detail == "and more of the kind"
+			return e.Field == place || strings.HasPrefix(e.Field, place+".") || strings.HasPrefix(e.Field, place+"[") || e.Detail == "and more of the kind" ||
+				strings.Contains(e.Detail, "not UTF-8") // which is looked at first, and no schema can say
 		})
 	})
 	if !named && len(p.Errors) < 20 {
