@@ -43,6 +43,8 @@ func probeNow(need Need) error {
 		return probeApt()
 	case Clang:
 		return probeClang()
+	case Strace:
+		return try(nil, "strace", "-f", "-y", "--seccomp-bpf", "-e", "trace=fsync", "-o", os.DevNull, "true")
 	case Postgres:
 		return probePostgres(PostgresAddress())
 	case Sentry:

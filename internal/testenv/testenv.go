@@ -6,7 +6,7 @@
 //	SILK_TEST_REQUIRE=sentry,images go test ./...
 //	SILK_TEST_REQUIRE=all           go test ./...
 //
-// where "all" means every need that a package or a make target can supply (bwrap, runc, apt, clang, postgres, sentry, images), and the
+// where "all" means every need that a package or a make target can supply (bwrap, runc, apt, clang, strace, postgres, sentry, images), and the
 // others (root, userns, kvm, bpf, cgroupv1, cgroupv2), which depend on the host, must be named.
 //
 // [NoLeaks] compares goroutines, descriptors, processes, mounts, cgroups, network namespaces and temporary directories
@@ -36,6 +36,7 @@ const (
 	Runc     Need = "runc"     // runc is installed
 	Apt      Need = "apt"      // apt-get is installed and has at least one package source
 	Clang    Need = "clang"    // what makes BPF objects: clang, llvm-strip and libbpf's headers
+	Strace   Need = "strace"   // strace(1) traces a program, with its seccomp filter
 	Postgres Need = "postgres" // a PostgreSQL server in which databases can be made: tools/postgres starts one, see PostgresAddress
 	Sentry   Need = "sentry"   // the sandbox kernel is built: see SentryPath
 	Silk     Need = "silk"     // the command line is built: see SilkPath
@@ -57,7 +58,7 @@ const imagePrefix = "image:"
 func Image(tag string) Need { return Need(imagePrefix + tag) }
 
 // byMake are the needs that "all" covers besides images: a package or a make target supplies them.
-var byMake = []Need{Bwrap, Runc, Apt, Clang, Postgres, Sentry, Silk}
+var byMake = []Need{Bwrap, Runc, Apt, Clang, Strace, Postgres, Sentry, Silk}
 
 // Require skips t, with the reason, unless the machine meets every need; needs that SILK_TEST_REQUIRE names fail t
 // instead. Probes run once per process.
