@@ -149,14 +149,14 @@ func names(owner string) (server, lock string) {
 
 // clean opens the state early and repairs what engines left that died.
 func (e *Engine) clean(ctx context.Context) {
-	db, err := e.state(ctx)
-	if err != nil {
-		return // each run tries again, and says so
-	}
-	if e.cfg.Sweep != nil {
+	db, stateErr := e.state(ctx)
+	if e.cfg.Sweep != nil { // whatever is wrong with the state
 		if err := e.cfg.Sweep(ctx); err != nil {
 			e.cfg.Logger.Warn("sweep what an earlier crash left", logkey.Error, err)
 		}
+	}
+	if stateErr != nil {
+		return // each run tries again, and says so
 	}
 	if err := e.recover(ctx, db); err != nil && ctx.Err() == nil {
 		e.cfg.Logger.Warn("complete the records of runs that a crash ended", logkey.Error, err)

@@ -499,9 +499,10 @@ func TestOutputThatCannotBeKept(t *testing.T) {
 				t.Errorf("outcome %+v, %v", out.Kind, err)
 			}
 			entry, err := record.Get(t.Context(), s.db(), out.Run)
-			if err != nil || entry.Record.Stdout.Kept != 0 || entry.Record.Outcome.Kind != string(OK) {
+			if err != nil || entry.Record.Stdout.Kept != 0 || !entry.Record.Stdout.Truncated || entry.Record.Outcome.Kind != string(OK) {
 				t.Errorf("record %+v, %v", entry.Record.Stdout, err)
 			}
+			s.checkRecorded(out, "started output_truncated completed")
 		})
 	}
 }
@@ -804,6 +805,18 @@ func TestTrace(t *testing.T) {
 			t.Errorf("no step %q in %q", want, all)
 		}
 	}
+}
+
+// TestSweepWithoutState: what a crash left goes also while the disk is full, say.
+func TestSweepWithoutState(t *testing.T) {
+	swept := make(chan struct{})
+	newStand(t, func(c *Config) {
+		if err := os.Mkdir(filepath.Join(c.Home, store.FileName), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		c.Sweep = func(context.Context) error { close(swept); return nil }
+	})
+	<-swept
 }
 
 func TestNewSaysEverythingThatIsWrong(t *testing.T) {

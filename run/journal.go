@@ -126,9 +126,9 @@ func (l *life) events(now time.Time) ([]*audit.Event, error) {
 		faults = append(faults, err)
 		events = append(events, &e)
 	}
-	for _, c := range l.channels() {
-		if c.keep.kept < c.keep.total {
-			add(audit.OutputTruncated, map[string]any{"channel": c.name, "bytes": c.keep.total, "kept": c.keep.kept})
+	for i, c := range l.channels() {
+		if r := l.channelRecord(*c.out, i); r.Truncated {
+			add(audit.OutputTruncated, map[string]any{"channel": c.name, "bytes": r.Bytes, "kept": r.Kept})
 		}
 	}
 	if l.out.Dropped > 0 {
@@ -238,6 +238,7 @@ func (l *life) channelRecord(c Channel, i int) record.Channel {
 	if all := l.channels(); all != nil && (all[i].keep.file != nil || all[i].keep.inline()) {
 		r.Kept = all[i].keep.kept // else it could not be stored
 	}
+	r.Truncated = r.Kept < r.Bytes
 	return r
 }
 
