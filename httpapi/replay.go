@@ -18,7 +18,7 @@ func (h *handler) replay(ctx context.Context, id auth.Identity, run string, c br
 	if r.Outcome == nil { // it runs elsewhere, on the command line say
 		return nil, fmt.Errorf("%w: it does not run in this server", serve.ErrState)
 	}
-	if !c.Tail && (c.Stdout > r.Outcome.Stdout.Bytes || c.Stderr > r.Outcome.Stderr.Bytes) {
+	if serve.Beyond(*r.Outcome, c) {
 		return nil, broker.ErrCursor
 	}
 	return h.cfg.Server.ReplayFrames(ctx, id, run, c), nil

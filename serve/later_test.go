@@ -19,10 +19,16 @@ import (
 // TestEndIsWrittenLater: while somebody else holds the database, or the disk is full, a run's end cannot be written. Its viewers
 // hear of it, and its record gets an end with its output when there is room again, without a restart.
 func TestEndIsWrittenLater(t *testing.T) {
+	for _, last := range []string{"exit:0", "exit:3", "violate:file.accounts,openat,/etc/shadow"} {
+		t.Run(last, func(t *testing.T) { t.Parallel(); endIsWrittenLater(t, last) })
+	}
+}
+
+func endIsWrittenLater(t *testing.T, last string) {
 	s := servetest.New(t, servetest.Config{})
 	started, held := make(chan struct{}), make(chan struct{})
 	s.Fake.Started = func(driver.Spec) { close(started); <-held }
-	r := submit(t, s, servetest.Runner, program("print:kept\\n"))
+	r := submit(t, s, servetest.Runner, program("print:kept\\n", last))
 	<-started
 	other, err := storetest.Open(t.Context(), filepath.Join(s.Home, store.FileName))
 	if err != nil {
@@ -34,7 +40,7 @@ func TestEndIsWrittenLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	close(held)
-	if out := end(t, s, r.ID); out.Kind != "error" || out.Reason != "host" || strings.Contains(out.Message, s.Home) {
+	if out := end(t, s, r.ID); out.Kind != "error" || out.Reason != "host" || out.Rule != "" || out.ExitCode != nil || strings.Contains(out.Message, s.Home) {
 		t.Errorf("viewers hear of %+v", out)
 	}
 	if err := tx.Rollback(); err != nil {

@@ -69,10 +69,14 @@ func (s *Server) tellEnd(id string, out run.Outcome) {
 	s.metrics.count(out)
 	l.input.end()
 	if out.Kind == run.Violated {
-		l.stream.Publish(api.Frame{Type: api.FrameViolation, Rule: out.Rule, Syscall: out.Syscall, Detail: out.Argument})
+		l.stream.Publish(violation(out))
 	}
 	l.stream.End(outcomeOf(out))
 	s.traces.end(id, out, s.traceContent(id))
+}
+
+func violation(out run.Outcome) api.Frame {
+	return api.Frame{Type: api.FrameViolation, Rule: out.Rule, Syscall: out.Syscall, Detail: out.Argument}
 }
 
 // setSize hands the newest size of a client's terminal to the run; one that nobody has taken yet is replaced.

@@ -9,12 +9,22 @@ import (
 	"github.com/silk-sandbox/silk/api"
 	"github.com/silk-sandbox/silk/auth"
 	"github.com/silk-sandbox/silk/broker"
+	"github.com/silk-sandbox/silk/run"
 )
 
 const (
 	replayBytes     = 32 << 10 // of one frame
 	replayTailBytes = 4 << 10  // of each channel for a viewer without a cursor, as the broker does
 )
+
+// Beyond says whether a viewer claims to have more of a run than it printed. Of a run that the host has lost, the record may have
+// less than viewers have seen: then nothing is beyond it, and they get the end.
+func Beyond(out api.Outcome, c broker.Cursor) bool {
+	if out.Kind == string(run.Error) && out.Reason == string(run.ReasonHost) {
+		return false
+	}
+	return !c.Tail && (c.Stdout > out.Stdout.Bytes || c.Stderr > out.Stderr.Bytes)
+}
 
 // Replay gives the frames of a run that has ended, from its record: what a viewer gets that comes too late for the broker. Order
 // between the channels and times are not kept.
@@ -26,6 +36,9 @@ func (s *Server) Replay(ctx context.Context, id auth.Identity, runID string, cur
 	if r.Outcome == nil {
 		return fmt.Errorf("run %s: %w", runID, broker.ErrUnknownRun)
 	}
+	if Beyond(*r.Outcome, cursor) || cursor.Stdout < 0 || cursor.Stderr < 0 {
+		return fmt.Errorf("run %s from %+v: %w", runID, cursor, broker.ErrCursor)
+	}
 	channels := []replayed{
 		{"stdout", cursor.Stdout, r.Outcome.Stdout},
 		{"stderr", cursor.Stderr, r.Outcome.Stderr},
@@ -34,9 +47,6 @@ func (s *Server) Replay(ctx context.Context, id auth.Identity, runID string, cur
 		c := &channels[i]
 		if cursor.Tail {
 			c.from = max(0, c.Bytes-replayTailBytes)
-		}
-		if c.from < 0 || c.from > c.Bytes {
-			return fmt.Errorf("%s of run %s from %d: %w", c.name, runID, c.from, broker.ErrCursor)
 		}
 	}
 	hello := api.Frame{Type: api.FrameHello, Run: runID, State: string(r.State), Profile: r.Profile, Driver: r.Outcome.Driver, TailFrom: &api.Tail{Stdout: channels[0].from, Stderr: channels[1].from}}

@@ -153,6 +153,22 @@ func TestReplay(t *testing.T) {
 	}
 }
 
+// TestReplayOfALostRun: a viewer that has more of a run than the host could save is told how it ended.
+func TestReplayOfALostRun(t *testing.T) {
+	s := servetest.New(t, servetest.Config{})
+	s.Fake.WaitErr = errors.New("it is gone")
+	r := submit(t, s, servetest.Runner, program("print:abc"))
+	end(t, s, r.ID)
+	var got []api.Frame
+	err := s.Server.Replay(t.Context(), servetest.Runner, r.ID, broker.Cursor{Stdout: 10, Stderr: 1}, func(f api.Frame) error {
+		got = append(got, f)
+		return nil
+	})
+	if err != nil || len(got) != 2 || *got[0].TailFrom != (api.Tail{Stdout: 10, Stderr: 1}) || got[1].Type != api.FrameExit || got[1].Outcome.Kind != "error" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 func TestIdempotency(t *testing.T) {
 	s := servetest.New(t, servetest.Config{})
 	first, existed, err := s.Server.Submit(t.Context(), servetest.Runner, program("print:x"), "key")

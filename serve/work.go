@@ -77,13 +77,24 @@ func (s *Server) do(ctx context.Context, e queue.Entry) error {
 		s.cfg.Logger.Error("run", logkey.Run, e.Run, logkey.Error, err)
 	}
 	if errors.Is(err, run.ErrUnrecorded) {
-		s.tellEnd(e.Run, out) // its record gets an end when it can be written: see endLost
+		if out.Kind == run.Violated {
+			l.stream.Publish(violation(out))
+		}
+		s.tellEnd(e.Run, unrecorded(out)) // its record gets an end when it can be written: see endLost
 		return err
 	}
 	if out.Kind == run.Error {
 		s.cfg.Logger.Error("a run ended with an error", logkey.Run, e.Run, "reason", out.Reason, "message", out.Message)
 	}
 	return s.end(ctx, e.Run, out)
+}
+
+// unrecorded is the end that the record of a run will have whose end could not be written: what it was is lost then, so viewers
+// are not told of another one. Of a violation they were told by its own frame.
+func unrecorded(out run.Outcome) run.Outcome {
+	lost := run.Outcome{Kind: run.Error, Reason: run.ReasonHost, Message: out.Message, Run: out.Run, Driver: out.Driver, Image: out.Image, WallMs: out.WallMs, Usage: out.Usage}
+	lost.Stdout, lost.Stderr = out.Stdout, out.Stderr
+	return lost
 }
 
 // hostStops returns a context that tells the engine in its own words that the server stops.
