@@ -116,15 +116,15 @@ func (s *remoteStand) app(url string, out io.Writer) (*app, *syncBuffer) {
 	return &app{in: null, out: out, err: said, env: func(name string) string { return env[name] }}, said
 }
 
-// TestRemoteSlowPipe: 300 MB through a server that keeps 1 MiB, to a reader who pauses, over a connection that is cut: every byte
+// TestRemoteSlowPipe: 60 MB through a server that keeps 1 MiB, to a reader who pauses, over a connection that is cut: every byte
 // comes, as from a program of this host.
 func TestRemoteSlowPipe(t *testing.T) {
-	const size = 300_000_000
+	const size = 60_000_000
 	s := newRemoteStandOf(t, servetest.Config{Serve: serve.Config{SpoolBytes: 1 << 20}})
 	c := newCutter(t, strings.TrimPrefix(s.url, "http://"))
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	out := &slowPipe{sum: sha256.New(), every: 10_000_000}
+	out := &slowPipe{sum: sha256.New(), every: 2_000_000}
 	pauses := 0
 	out.pause = func() {
 		<-tick.C
@@ -133,12 +133,12 @@ func TestRemoteSlowPipe(t *testing.T) {
 		}
 	}
 	a, said := s.app("http://"+c.Addr().String(), out)
-	if status := a.main([]string{"run", "-p", servetest.Profile, "--", "fake", "flood:300000000"}); status != 0 || strings.Contains(said.String(), "not whole") {
+	if status := a.main([]string{"run", "-p", servetest.Profile, "--", "fake", "flood:60000000"}); status != 0 || strings.Contains(said.String(), "not whole") {
 		t.Fatalf("status %d: %s", status, said.String())
 	}
 	want := sha256.New()
-	for range size / 10_000_000 {
-		want.Write([]byte(strings.Repeat("0123456789", 1_000_000)))
+	for range size / 1_000_000 {
+		want.Write([]byte(strings.Repeat("0123456789", 100_000)))
 	}
 	if got, want := hex.EncodeToString(out.sum.Sum(nil)), hex.EncodeToString(want.Sum(nil)); got != want || out.n != size {
 		t.Errorf("%d bytes with the hash %s, want %s", out.n, got, want)
