@@ -27,6 +27,7 @@ type viewer struct {
 	ctx    context.Context
 	leave  context.CancelFunc
 
+	most     int // milliseconds of one connection
 	channels map[string]*seen
 	exit     *api.Outcome
 	now      func() int64
@@ -44,7 +45,7 @@ type seen struct {
 func newViewer(s *server, run string, seed uint64, now func() int64) *viewer {
 	ctx, cancel := context.WithCancel(s.Context())
 	return &viewer{
-		s: s, run: run, random: rand.New(rand.NewPCG(seed, 0)), ctx: ctx, leave: cancel, now: now,
+		s: s, run: run, random: rand.New(rand.NewPCG(seed, 0)), ctx: ctx, leave: cancel, now: now, most: 1500,
 		channels: map[string]*seen{"stdout": {}, "stderr": {}},
 	}
 }
@@ -52,7 +53,7 @@ func newViewer(s *server, run string, seed uint64, now func() int64) *viewer {
 // watch reads until it has seen the end of the run.
 func (v *viewer) watch() {
 	for v.exit == nil && v.ctx.Err() == nil && len(v.problems) < 5 {
-		ctx, cut := context.WithTimeout(v.ctx, time.Duration(20+v.random.IntN(1500))*time.Millisecond)
+		ctx, cut := context.WithTimeout(v.ctx, time.Duration(20+v.random.IntN(v.most))*time.Millisecond)
 		v.connect(ctx)
 		cut()
 		v.cuts++
