@@ -108,7 +108,7 @@ func (d *decision) words(flag, field string) string {
 
 func (d *decision) end() (Plan, error) {
 	if len(d.faults) > 0 {
-		return Plan{}, &RequestError{d.faults}
+		return Plan{}, &RequestError{Faults: d.faults}
 	}
 	if len(d.denials) > 0 {
 		first := d.denials[0]

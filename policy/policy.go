@@ -142,6 +142,9 @@ func (d *Denial) Error() string {
 
 // RequestError says that a request cannot be read: names, values and combinations that make no sense whoever asks.
 // Decide returns it instead of a Denial, and the run ends as a usage error.
-type RequestError struct{ Faults []string }
+type RequestError struct {
+	Faults []string
+	Field  string // of the request as clients write it, if all faults are in one
+}
 
 func (e *RequestError) Error() string { return strings.Join(e.Faults, "; ") }

@@ -192,6 +192,21 @@ func (q *Queue) insert(ctx context.Context, tx *sql.Tx, s Submission) (Entry, er
 	return e, nil
 }
 
+// Refused notes a run that is over before it began, so that it is found like others: its key stays free, and nothing of what it asked
+// for is kept.
+func (q *Queue) Refused(ctx context.Context, s Submission) error {
+	now := q.now()
+	err := q.change(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `INSERT INTO requests (run, token, session, hash, request, state, cancel, worker, accepted_at, ended_at)
+			VALUES (?, ?, ?, ?, '', ?, 0, ?, ?, ?)`, s.Run, s.Token, s.Session, s.Hash, Ended, q.owner(), now, now)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("note refused run %s: %w", s.Run, err)
+	}
+	return nil
+}
+
 // withdraw cancels a row that its client does not know to be accepted.
 func (q *Queue) withdraw(ctx context.Context, run string) error {
 	return q.change(context.WithoutCancel(ctx), func(ctx context.Context, tx *sql.Tx) error {

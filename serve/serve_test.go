@@ -201,7 +201,7 @@ func TestRefused(t *testing.T) {
 	}{
 		{"nothing to run", api.RunRequest{}, "body.code"},
 		{"an unknown language", api.RunRequest{Code: &text, Language: "cobol"}, "body.language"},
-		{"an unknown profile", api.RunRequest{Profile: "x", Args: []string{"true"}}, "body"},
+		{"an unknown profile", api.RunRequest{Profile: "x", Args: []string{"true"}}, "body.profile"},
 		{"code twice", api.RunRequest{Code: &text, CodeB64: &b64}, "body.code_b64"},
 		{"bad base64", api.RunRequest{Profile: servetest.Profile, Args: []string{"x"}, Files: []api.File{{Path: "a"}, {Path: "b", B64: &text}}}, "body.files[1].b64"},
 		{"a link with content", of(api.File{Path: "a", Link: &text, Text: &text}), "body.files[0].link"},
@@ -228,9 +228,18 @@ func TestRefused(t *testing.T) {
 			case !errors.As(err, &denied):
 				t.Errorf("%v, want a denial", err)
 			default:
-				entry, err := s.Server.Record(t.Context(), servetest.Owner, denied.Run)
-				if err != nil || entry.Record.Outcome.Kind != "denied" {
-					t.Errorf("record %+v, %v", entry.Record.Outcome, err)
+				for _, id := range []auth.Identity{servetest.Owner, servetest.Runner} { // who asked finds what the answer names
+					entry, err := s.Server.Record(t.Context(), id, denied.Run)
+					if err != nil || entry.Record.Outcome.Kind != "denied" {
+						t.Errorf("%s: record %+v, %v", id.Name, entry.Record.Outcome, err)
+					}
+				}
+				if _, err := s.Server.Run(t.Context(), servetest.Other, denied.Run); !errors.Is(err, serve.ErrNotFound) {
+					t.Errorf("somebody else: %v", err)
+				}
+				list, err := s.Server.Runs(t.Context(), servetest.Runner, serve.Filter{Outcome: "denied", State: api.StateEnded})
+				if err != nil || len(list.Items) != 1 || list.Items[0].ID != denied.Run || list.Items[0].Outcome == nil {
+					t.Errorf("list %+v, %v", list, err)
 				}
 			}
 		})

@@ -59,7 +59,7 @@ func (s *Server) Submit(ctx context.Context, id auth.Identity, in api.RunRequest
 	case errors.As(err, &denial) && denial.Rule == policy.RuleApproval && plan.Profile != "":
 		sub.Pending = true
 	case errors.As(err, &denial):
-		return api.Run{}, false, s.deny(ctx, id, sub.Run, req, denial)
+		return api.Run{}, false, s.deny(ctx, sub, req, denial)
 	case err != nil:
 		return api.Run{}, false, invalid(err)
 	}
@@ -186,15 +186,18 @@ func (s *Server) tellPosition(l *liveRun, id string) {
 	}()
 }
 
-// deny ends a request that policy refuses, with a record.
-func (s *Server) deny(ctx context.Context, id auth.Identity, runID string, req policy.Request, denial *policy.Denial) error {
-	io := run.IO{Run: runID, Decisions: []record.Decision{askedBy(id.Token)}}
+// deny ends a request that policy refuses, with a record, and a row that says whose it was.
+func (s *Server) deny(ctx context.Context, sub queue.Submission, req policy.Request, denial *policy.Denial) error {
+	io := run.IO{Run: sub.Run, Decisions: []record.Decision{askedBy(sub.Token)}}
 	out, err := s.cfg.Engine.Refuse(ctx, req, io, run.ReasonUsage, denial)
 	if err != nil {
 		return err
 	}
-	s.traces.end(runID, out, func() *TraceContent { return nil }) // nothing of it ran
-	return &DeniedError{runID, denial}
+	s.traces.end(sub.Run, out, func() *TraceContent { return nil }) // nothing of it ran
+	if err := s.cfg.Queue.Refused(ctx, sub); err != nil {
+		return err
+	}
+	return &DeniedError{sub.Run, denial}
 }
 
 func askedBy(token string) record.Decision {
@@ -207,9 +210,12 @@ func invalid(err error) error {
 	if !errors.As(err, &unread) {
 		return err
 	}
-	e := &InvalidError{}
+	e, field := &InvalidError{}, "body"
+	if unread.Field != "" {
+		field += "." + unread.Field
+	}
 	for _, f := range unread.Faults {
-		e.Faults = append(e.Faults, Fault{"body", f})
+		e.Faults = append(e.Faults, Fault{field, f})
 	}
 	return e
 }

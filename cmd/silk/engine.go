@@ -99,7 +99,7 @@ func (h *host) decide(req policy.Request) (policy.Plan, error) {
 	prof, err := h.config.profiles.Lookup(policy.ProfileFor(req))
 	var unknown *profile.UnknownError
 	if errors.As(err, &unknown) {
-		return policy.Plan{}, &policy.RequestError{Faults: []string{err.Error()}}
+		return policy.Plan{}, &policy.RequestError{Faults: []string{err.Error()}, Field: "profile"}
 	}
 	if err != nil {
 		return policy.Plan{}, err

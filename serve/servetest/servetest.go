@@ -169,7 +169,7 @@ func (s *Stand) must(err error) {
 // Decide is policy.Decide with the stand's profile.
 func (s *Stand) Decide(req policy.Request) (policy.Plan, error) {
 	if name := policy.ProfileFor(req); name != Profile {
-		return policy.Plan{}, &policy.RequestError{Faults: []string{fmt.Sprintf("there is no profile %q", name)}}
+		return policy.Plan{}, &policy.RequestError{Faults: []string{fmt.Sprintf("there is no profile %q", name)}, Field: "profile"}
 	}
 	prof := profile.Profile{
 		Name: Profile, Image: Profile, Language: "sh", Network: profile.NetworkDeny, Limits: profile.Defaults, Ignore: profile.CommonIgnore,
