@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -291,12 +292,21 @@ func (r *remoteRun) approval(f api.Frame) {
 	switch f.State {
 	case "pending":
 		r.reported = true
-		r.say("run %s waits for the owner's approval: %s; the owner decides with: silk runs approve %s", r.id, oneLine(f.Detail), r.id)
+		r.say("run %s waits for the owner's approval: %s; the owner decides %s", r.id, oneLine(f.Detail), howToApprove(r.serverURL(), r.id))
 	case "granted":
 		if r.reported {
 			r.say("run %s is approved", r.id)
 		}
 	}
+}
+
+// howToApprove says how the owner decides about a run that was asked for at server: what came over the socket is not decided
+// over the socket.
+func howToApprove(server, id string) string {
+	if strings.HasPrefix(strings.ToLower(server), "unix:") {
+		return "with an owner's token over the port: silk --server URL --token-file FILE runs approve " + id
+	}
+	return "with: silk runs approve " + id
 }
 
 // say is errorf, also while the terminal is in raw mode.

@@ -468,3 +468,17 @@ func TestFeeder(t *testing.T) {
 		t.Error("input that nobody took is no error")
 	}
 }
+
+// TestHowToApprove: the sentence names what the server takes, and what came over the socket is not decided over it.
+func TestHowToApprove(t *testing.T) {
+	for server, want := range map[string]string{
+		"":                               "with: silk runs approve R", // attach, on the server's host
+		"https://lab.example:7455":       "with: silk runs approve R",
+		"unix:///var/lib/silk/silk.sock": "with an owner's token over the port: silk --server URL --token-file FILE runs approve R",
+		"UNIX:///var/lib/silk/silk.sock": "with an owner's token over the port: silk --server URL --token-file FILE runs approve R",
+	} {
+		if got := howToApprove(server, "R"); got != want {
+			t.Errorf("howToApprove(%q): got %q, want %q", server, got, want)
+		}
+	}
+}
