@@ -395,9 +395,21 @@ func TestPositions(t *testing.T) {
 	for range 3 {
 		runs = append(runs, submit(t, s, servetest.Runner, program("print:x")))
 	}
+	v, err := s.Server.Stream(t.Context(), servetest.Runner, runs[2].ID, broker.Cursor{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	s.Work()
 	var positions []int
-	for _, f := range watch(t, s, servetest.Runner, runs[2].ID) {
+	for {
+		text, err := v.Next(t.Context())
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		var f api.Frame
+		if err = errors.Join(err, json.Unmarshal(text, &f)); err != nil {
+			t.Fatal(err)
+		}
 		if f.Type == api.FrameQueued {
 			positions = append(positions, f.Position)
 		}
@@ -405,8 +417,8 @@ func TestPositions(t *testing.T) {
 	if len(positions) == 0 || positions[0] > 3 {
 		t.Errorf("positions %v", positions)
 	}
-	for i := range positions[1:] {
-		if positions[i+1] >= positions[i] {
+	for i := 1; i < len(positions); i++ {
+		if positions[i] >= positions[i-1] {
 			t.Errorf("positions %v do not fall", positions)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -140,10 +141,10 @@ func TestCollectors(t *testing.T) {
 		"answers with junk": {func(_ int, w http.ResponseWriter) bool { w.Write([]byte{0x0a, 0xff, 0xff, 1, 8}); return true }, "sent", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tries := 0
+			var tries atomic.Int64
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				tries++
-				if c.answer(tries, silent{w, tries == 1 || name != "busy once"}) {
+				n := int(tries.Add(1))
+				if c.answer(n, silent{w, n == 1 || name != "busy once"}) {
 					return
 				}
 			}))
@@ -163,8 +164,8 @@ func TestCollectors(t *testing.T) {
 			if c.result == "rejected" {
 				want = 3 // spans
 			}
-			if count(c.result) != want || tries != c.tries {
-				t.Errorf("%s %v, want %v; %d requests, want %d", c.result, count(c.result), want, tries, c.tries)
+			if count(c.result) != want || int(tries.Load()) != c.tries {
+				t.Errorf("%s %v, want %v; %d requests, want %d", c.result, count(c.result), want, tries.Load(), c.tries)
 			}
 			if strings.Contains(log.String(), key) || c.result == "failed" && !strings.Contains(log.String(), "traces were lost") {
 				t.Errorf("log %s", log.String())

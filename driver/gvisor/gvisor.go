@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"sync"
 
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/driver/gvisor/sentrybin"
@@ -90,8 +91,9 @@ func (c Config) withDefaults() Config {
 
 // Driver starts gVisor sandboxes. It is safe for concurrent use.
 type Driver struct {
-	config Config
-	host   host
+	config  Config
+	host    host
+	filling sync.Mutex // held by KeepReady
 }
 
 var _ driver.Driver = (*Driver)(nil)

@@ -33,9 +33,11 @@ func (d *Driver) Prepare(context.Context) (release func()) {
 	return d.prepare()
 }
 
-// KeepReady starts as many kernels as Config.Ready says, less those that wait already, and returns at once. Each Start that
-// took one replaces it soon after.
+// KeepReady starts as many kernels as Config.Ready says, less those that wait already, and returns at once. Each Start sees to it
+// again soon after.
 func (d *Driver) KeepReady() {
+	d.filling.Lock()
+	defer d.filling.Unlock()
 	for range d.config.Ready - d.host.count() {
 		d.prepare()
 	}
@@ -46,8 +48,11 @@ func (d *Driver) KeepReady() {
 // version 1.
 const replaceAfter = 100 * time.Millisecond
 
-// replace starts another kernel for one that a run took, when that run is over or goes on for a while.
+// replace starts another kernel for one that a run may have taken, when that run is over or goes on for a while.
 func (d *Driver) replace(over <-chan struct{}) {
+	if d.config.Ready == 0 {
+		return
+	}
 	go func() {
 		select {
 		case <-over:
@@ -124,11 +129,33 @@ func (p *prepared) take(cpus int) *kernel {
 	}
 }
 
-// count is how many wait, those included that are being started.
+// count is how many wait, those included that are being started. What has died is taken out.
 func (p *prepared) count() int {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.waiting)
+	var gone []*early
+	p.waiting = slices.DeleteFunc(p.waiting, func(e *early) bool {
+		if e.over() {
+			gone = append(gone, e)
+			return true
+		}
+		return false
+	})
+	n := len(p.waiting)
+	p.mu.Unlock()
+	for _, e := range gone {
+		_ = e.discard() // of what has died by itself there is only the rest
+	}
+	return n
+}
+
+// over says whether a kernel was started and is of no use any more.
+func (e *early) over() bool {
+	select {
+	case <-e.done:
+		return e.k == nil || e.k.dead()
+	default:
+		return false
+	}
 }
 
 // dead says whether the process has ended.

@@ -1,6 +1,7 @@
 package gvisor
 
 import (
+	"runtime"
 	"testing"
 	"testing/synctest"
 
@@ -61,6 +62,30 @@ func TestTakePassesOverTheDead(t *testing.T) {
 	if left := d.host.count(); left != 0 {
 		t.Errorf("%d kernels wait", left)
 	}
+	d.KeepReady()
+	e = d.host.oldest()
+	<-e.done
+	if e.k == nil {
+		t.Fatal(e.err)
+	}
+	e.k.kill()
+	<-e.k.gone
+	over := make(chan struct{})
+	close(over)
+	d.replace(over) // as a run does that found none
+	for d.host.count() != 1 || d.host.oldest() == e {
+		runtime.Gosched()
+	}
+}
+
+// oldest is the kernel that waits longest; nil if none does.
+func (p *prepared) oldest() *early {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.waiting) == 0 {
+		return nil
+	}
+	return p.waiting[0]
 }
 
 func TestTakeOnlyWhatFits(t *testing.T) {

@@ -33,10 +33,9 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ driver.Sandbox,
 		trace = func(string, time.Time) {}
 	}
 	over := make(chan struct{})
+	d.replace(over) // whatever became of those that waited: some may have died
 	k := d.host.take(visibleCPUs(spec.CPUs))
-	if k != nil {
-		d.replace(over)
-	} else {
+	if k == nil {
 		if k, err = d.host.spawn(visibleCPUs(spec.CPUs)); err != nil {
 			return nil, err
 		}

@@ -11,7 +11,7 @@ func SmallDisk(t *testing.T, size string) string {
 	t.Helper()
 	Require(t, Root)
 	dir := t.TempDir()
-	if err := syscall.Mount("silk-test", dir, "tmpfs", 0, "size="+size); err != nil {
+	if err := syscall.Mount(testMount, dir, "tmpfs", 0, "size="+size); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

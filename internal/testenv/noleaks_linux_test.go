@@ -103,14 +103,14 @@ func TestNoLeaksFinds(t *testing.T) {
 		Require(t, Root)
 		dir := t.TempDir()
 		got := leaks(t, func() {
-			if err := unix.Mount("silk-test", dir, "tmpfs", 0, "size=4k"); err != nil {
+			if err := unix.Mount("silk-left", dir, "tmpfs", 0, "size=4k"); err != nil {
 				t.Fatal(err)
 			}
 		})
 		if err := unix.Unmount(dir, 0); err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(got, "tmpfs silk-test on "+dir) {
+		if !strings.Contains(got, "tmpfs silk-left on "+dir) {
 			t.Errorf("got %q, want the mount", got)
 		}
 	})

@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -184,6 +186,30 @@ func TestStartOfAnother(t *testing.T) {
 	}
 	if state, err := p.Wait(); err != nil || state.Success() { // it sees the end of the socket
 		t.Errorf("the process without ids ended with %v, %v", state, err)
+	}
+}
+
+// TestStartOfADeadStage has the stage end between the making of the process and its report, as if it were killed there: nobody waits
+// for it, and of the process nothing is left.
+func TestStartOfADeadStage(t *testing.T) {
+	testenv.Require(t, testenv.Userns)
+	elf := New(Config{LastCap: lastCap(t)}).ELF
+	write := []byte{0x41, 0x89, 0x46, 0xf8, 0xb8, unix.SYS_WRITE, 0, 0, 0} // mov [r14-8], eax; mov eax, SYS_write
+	at := bytes.Index(elf, write)
+	if at < 0 {
+		t.Fatal("the stage reports in another way")
+	}
+	elf[at+5] = unix.SYS_EXIT_GROUP
+	attr := &os.ProcAttr{}
+	executables(t, elf, "", attr)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before := children()
+	if p, err := Start([]string{"stage"}, attr, os.Getuid(), os.Getgid()); p != nil || !errors.Is(err, unix.EAGAIN) {
+		t.Errorf("Start = %v, %v, want no process", p, err)
+	}
+	if after := children(); !slices.Equal(after, before) {
+		t.Errorf("children %v are left, there were %v", after, before)
 	}
 }
 
