@@ -137,6 +137,10 @@ func TestStory(t *testing.T) {
 	if n != len(story) {
 		t.Errorf("%d steps", n)
 	}
+	trace.Unsync("a")
+	if d := cmp.Diff(map[string]string{"b": ""}, texts(trace.PowerLoss(trace.Moments))); d != "" { // it was called a
+		t.Errorf("with no sync of a file (-want +got):\n%s", d)
+	}
 	last, err := disktrace.Read(dir, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -398,6 +398,18 @@ func (t *Trace) synced(node *inode, begun, now int) {
 	t.named(node, begun, now)
 }
 
+// Unsync makes the trace one in which no sync of the files of that name did anything: for the test of a test.
+func (t *Trace) Unsync(name string) {
+	for _, c := range t.names {
+		if c.name != name || c.node == nil {
+			continue
+		}
+		for _, w := range c.node.writes {
+			w.durable = never
+		}
+	}
+}
+
 // named notes that on ext4 the sync of a file brings its name to the disk, and those of the directories above: they are in
 // the same journal.
 func (t *Trace) named(node *inode, begun, now int) {

@@ -1,4 +1,4 @@
-package queue_test
+package power_test
 
 import (
 	"bufio"
@@ -30,8 +30,8 @@ import (
 	"github.com/silk-sandbox/silk/store"
 )
 
-// replayEnv has the directory of the traced server, replayBroken what it does wrong.
-const replayEnv, replayBroken = "SILK_QUEUE_TEST_REPLAY", "SILK_QUEUE_TEST_BROKEN"
+// replayEnv has the directory of the traced server.
+const replayEnv = "SILK_POWER_TEST_DIR"
 
 // index says which file SQLite maps, and makes anew from the log when nobody has it.
 func index(name string) bool { return strings.HasSuffix(name, "-shm") }
@@ -74,11 +74,7 @@ func tracedDay(ctx context.Context, dir string, day int) error {
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
-	cfg := queue.Config{DB: db, Stream: stream, Worker: "first", Running: 2}
-	if os.Getenv(replayBroken) != "" {
-		cfg = cfg.WithSync(func() error { return nil })
-	}
-	q, err := queue.Open(ctx, cfg)
+	q, err := queue.Open(ctx, queue.Config{DB: db, Stream: stream, Worker: "first", Running: 2})
 	if err != nil {
 		return errors.Join(err, stream.Close(), db.Close())
 	}
@@ -161,11 +157,8 @@ func TestEveryPrefixOfTheDisk(t *testing.T) {
 		}
 		return
 	}
-	if testenv.StoreAddress() != "" {
-		return // it is about files
-	}
 	testenv.Require(t, testenv.Strace)
-	r := newReplay(t, "")
+	r := newReplay(t)
 	at := map[int]bool{}
 	for _, moment := range r.trace.Syncs {
 		at[moment] = true
@@ -182,13 +175,12 @@ func TestEveryPrefixOfTheDisk(t *testing.T) {
 	}
 }
 
-// TestEveryPrefixFindsAMissingSync is the test of the test above: a queue that syncs nothing says what is not true.
+// TestEveryPrefixFindsAMissingSync is the test of the test above: had the log of the database never been synced, the server would
+// have said what is not true.
 func TestEveryPrefixFindsAMissingSync(t *testing.T) {
-	if testenv.StoreAddress() != "" {
-		return // it is about files
-	}
 	testenv.Require(t, testenv.Strace)
-	r := newReplay(t, "sync")
+	r := newReplay(t)
+	r.trace.Unsync(store.FileName + "-wal")
 	var at []int
 	for _, s := range r.trace.Said {
 		at = append(at, s.At)
@@ -213,13 +205,13 @@ type replay struct {
 	faults  []string
 }
 
-func newReplay(t *testing.T, broken string) *replay {
+func newReplay(t *testing.T) *replay {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := append(os.Environ(), replayEnv+"="+dir, replayBroken+"="+broken)
+	env := append(os.Environ(), replayEnv+"="+dir)
 	trace, err := disktrace.Record(t.Context(), dir, index, env, os.Args[0], "-test.run=^TestEveryPrefixOfTheDisk$", "-test.timeout=60s")
 	if err != nil {
 		t.Fatal(err)
