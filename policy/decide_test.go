@@ -137,6 +137,8 @@ func TestDecide(t *testing.T) {
 		{name: "relative file", change: func(r *Request) { r.Files = []string{"p"} }, unread: true},
 		{name: "the root as a file", change: func(r *Request) { r.Files = []string{"/"} }, unread: true},
 		{name: "a file where silk keeps its own", change: func(r *Request) { r.Files = []string{"/a/.silk"} }, unread: true},
+		{name: "code with a name that no file can have", change: func(r *Request) { r.Code = code("a/"+strings.Repeat("n", 256)+".py", "") }, unread: true, text: "more than 255 bytes"},
+		{name: "an upload with such a name", change: func(r *Request) { r.Uploads = []Upload{{Name: strings.Repeat("ü", 128) + "/x"}} }, unread: true, text: "more than 255 bytes"},
 		{name: "an upload above the workspace", change: func(r *Request) { r.Uploads = []Upload{{Name: "../x"}} }, unread: true, text: `file name "../x" is not a plain path inside /workspace`},
 		{name: "an upload that is not plain", change: func(r *Request) { r.Uploads = []Upload{{Name: "a//x"}} }, unread: true, text: "not a plain path"},
 		{name: "an upload where silk keeps its own", change: func(r *Request) { r.Uploads = []Upload{{Name: ".silk/main"}} }, unread: true, text: "lies in .silk"},

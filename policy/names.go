@@ -33,6 +33,8 @@ func (d *decision) names() {
 			d.fault("code name %q does not lie inside /workspace", c.Name)
 		case path.Clean(c.Name) != c.Name || c.Name == ".":
 			d.fault("code name %q is not a plain path", c.Name)
+		case longElement(c.Name):
+			d.fault("code name %.40q... has an element of more than %d bytes", c.Name, maxElement)
 		case reserved(c.Name):
 			d.fault("code name %q lies in .silk, which silk needs", c.Name)
 		case c.Bytes == nil && d.req.Dir == "":
@@ -78,6 +80,8 @@ func (d *decision) uploads(claim func(name, what string)) {
 		switch {
 		case !localName(u.Name) || path.Clean(u.Name) != u.Name || u.Name == ".":
 			d.fault("file name %q is not a plain path inside /workspace", u.Name)
+		case longElement(u.Name):
+			d.fault("file name %.40q... has an element of more than %d bytes", u.Name, maxElement)
 		case reserved(u.Name):
 			d.fault("file name %q lies in .silk, which silk needs", u.Name)
 		case u.Mode > 0o777:
@@ -167,6 +171,13 @@ func within(dir, p string) bool {
 
 func localName(name string) bool {
 	return filepath.IsLocal(name) && !strings.ContainsRune(name, 0)
+}
+
+// maxElement is the longest element of a path, in bytes: NAME_MAX, limits.h(0p).
+const maxElement = 255
+
+func longElement(name string) bool {
+	return slices.ContainsFunc(strings.Split(name, "/"), func(element string) bool { return len(element) > maxElement })
 }
 
 func reserved(name string) bool {

@@ -15,6 +15,7 @@ import (
 	"github.com/silk-sandbox/silk/driver/rules"
 	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/record"
+	"github.com/silk-sandbox/silk/store"
 )
 
 // begin writes, in one transaction, that the run is about to start. When it fails, no code runs.
@@ -57,13 +58,32 @@ func (l *life) begin(ctx context.Context) error {
 	return nil
 }
 
-// finish writes, in one transaction, how the run ended: record, kept output, audit events.
-func (l *life) finish(ctx context.Context) (err error) {
-	defer func() {
+// Waits between two tries to write how a run ended into a database that does not answer.
+const (
+	finishFirst = 50 * time.Millisecond
+	finishLast  = time.Second
+)
+
+// finish writes how the run ended, as soon as the database takes it and before ctx ends.
+func (l *life) finish(ctx context.Context) error {
+	for wait, again := finishFirst, false; ; wait, again = min(2*wait, finishLast), true {
+		err := l.writeEnd(ctx, again)
+		if errors.Is(err, store.ErrAway) {
+			select {
+			case <-time.After(wait):
+				continue
+			case <-ctx.Done():
+			}
+		}
 		if err != nil {
 			l.engine.unrecorded.Store(true)
 		}
-	}()
+		return err
+	}
+}
+
+// writeEnd writes, in one transaction, how the run ended: record, kept output, audit events. An earlier try may have done so.
+func (l *life) writeEnd(ctx context.Context, again bool) error {
 	db, err := l.engine.state(ctx)
 	if err != nil {
 		return err
@@ -77,6 +97,11 @@ func (l *life) finish(ctx context.Context) (err error) {
 		return err
 	}
 	return db.Update(ctx, func(tx *sql.Tx) error {
+		if again {
+			if old, err := record.Get(ctx, tx, l.id); err == nil && old.Record.Outcome.Kind != "" {
+				return nil
+			}
+		}
 		if err := record.Finish(ctx, tx, entry); err != nil {
 			return err
 		}

@@ -60,6 +60,9 @@ func (s *Server) input(ctx context.Context, id auth.Identity, runID string, in a
 	if !l.open {
 		return 0, fmt.Errorf("%w: its input came with the request (stdin_open was not set)", ErrState)
 	}
+	if s.holding.Load() { // input waits in memory, and this server will not be there when the run starts
+		return 0, fmt.Errorf("%w: this server runs nothing (it has the role api alone); send input when the run has started", ErrState)
+	}
 	p := piece{data: []byte(in.Data), offset: in.Offset, end: in.End}
 	if in.B64 != "" && in.Data != "" {
 		return 0, &InvalidError{[]Fault{{"body.b64", "data is given too; leave one of them out"}}}

@@ -2,11 +2,14 @@ package serve
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/oklog/ulid/v2"
 
 	"github.com/silk-sandbox/silk/api"
 	"github.com/silk-sandbox/silk/auth"
@@ -40,7 +43,16 @@ func (s *Server) Runs(ctx context.Context, id auth.Identity, f Filter) (api.Page
 	if limit <= 0 {
 		limit = defaultPage
 	}
-	all, err := s.find(ctx, id, f, limit+1)
+	if f.Cursor != "" {
+		if _, err := ulid.ParseStrict(f.Cursor); err != nil {
+			return api.Page[api.Run]{}, &InvalidError{[]Fault{{"query.cursor", "it is not the next of a page"}}}
+		}
+	}
+	var all []api.Run
+	err := s.cfg.DB.View(ctx, func(tx *sql.Tx) (err error) { // of one moment: a run gets its record between two queries
+		all, err = s.find(ctx, tx, id, f, limit+1)
+		return err
+	})
 	if err != nil {
 		return api.Page[api.Run]{}, fmt.Errorf("list runs: %w", err)
 	}
@@ -65,7 +77,7 @@ func (c *conditions) add(cond, arg string) {
 }
 
 // find returns the newest runs, limit of each kind at least.
-func (s *Server) find(ctx context.Context, id auth.Identity, f Filter, limit int) ([]api.Run, error) {
+func (s *Server) find(ctx context.Context, tx *sql.Tx, id auth.Identity, f Filter, limit int) ([]api.Run, error) {
 	where := conditions{text: "TRUE"}
 	if !id.Can(auth.ActViewAll) {
 		where.add("q.token = ?", id.Token)
@@ -76,11 +88,11 @@ func (s *Server) find(ctx context.Context, id auth.Identity, f Filter, limit int
 	if !id.Can(auth.ActViewAll) || f.Session != "" {
 		where.add("q.state = ?", string(f.State))
 		where.add("q.run < ?", f.Cursor)
-		return s.read(ctx, "requests q LEFT JOIN runs r ON r.id = q.run WHERE "+where.text+" ORDER BY q.run DESC", where.args, limit)
+		return s.read(ctx, tx, "requests q LEFT JOIN runs r ON r.id = q.run WHERE "+where.text+" ORDER BY q.run DESC", where.args, limit)
 	}
 	where.add("coalesce(q.state, CASE r.outcome WHEN '' THEN 'running' ELSE 'ended' END) = ?", string(f.State))
 	where.add("r.id < ?", f.Cursor)
-	all, err := s.read(ctx, "runs r LEFT JOIN requests q ON q.run = r.id WHERE "+where.text+" ORDER BY r.id DESC", where.args, limit)
+	all, err := s.read(ctx, tx, "runs r LEFT JOIN requests q ON q.run = r.id WHERE "+where.text+" ORDER BY r.id DESC", where.args, limit)
 	if err != nil || f.Outcome != "" || f.Profile != "" {
 		return all, err
 	}
@@ -88,7 +100,7 @@ func (s *Server) find(ctx context.Context, id auth.Identity, f Filter, limit int
 	where = conditions{text: "q.state <> 'ended' AND r.id IS NULL"}
 	where.add("q.state = ?", string(f.State))
 	where.add("q.run < ?", f.Cursor)
-	waiting, err := s.read(ctx, "requests q LEFT JOIN runs r ON r.id = q.run WHERE "+where.text+" ORDER BY q.run DESC", where.args, limit)
+	waiting, err := s.read(ctx, tx, "requests q LEFT JOIN runs r ON r.id = q.run WHERE "+where.text+" ORDER BY q.run DESC", where.args, limit)
 	all = append(all, waiting...)
 	slices.SortFunc(all, func(a, b api.Run) int { return strings.Compare(b.ID, a.ID) })
 	return all, err
@@ -96,8 +108,8 @@ func (s *Server) find(ctx context.Context, id auth.Identity, f Filter, limit int
 
 // read returns runs of the tables requests, as q, and runs, as r: of the former there is nothing for a run of the command line, of the
 // latter for one that has not started.
-func (s *Server) read(ctx context.Context, from string, args []any, limit int) (all []api.Run, err error) {
-	rows, err := s.cfg.DB.QueryContext(ctx, `SELECT coalesce(q.run, ''), coalesce(q.session, ''), coalesce(q.hash, ''), coalesce(q.request, ''), coalesce(q.state, ''),
+func (s *Server) read(ctx context.Context, tx *sql.Tx, from string, args []any, limit int) (all []api.Run, err error) {
+	rows, err := tx.QueryContext(ctx, `SELECT coalesce(q.run, ''), coalesce(q.session, ''), coalesce(q.hash, ''), coalesce(q.request, ''), coalesce(q.state, ''),
 		coalesce(q.accepted_at, 0), coalesce(q.started_at, 0), coalesce(q.ended_at, 0), coalesce(`+record.BriefColumn+", '') FROM "+from+" LIMIT ?", append(args, limit)...)
 	if err != nil {
 		return nil, err

@@ -70,16 +70,22 @@ func TestDatabaseEndsConnections(t *testing.T) {
 	}
 	halt()
 	t.Logf("%d cuts, of which clients were told %d times", cuts, told)
-	ok := 0
+	ok, well := 0, map[string]bool{}
 	for _, run := range runs {
 		if r := waitEnded(t, s, run); r.Outcome == nil {
 			t.Errorf("run %s has no outcome", run)
 		} else if r.Outcome.Kind == "ok" {
 			ok++
+			well[run] = true
 		}
 	}
 	mu.Lock()
 	defer mu.Unlock()
+	for run := range times { // its end is written as soon as a connection lasts
+		if !well[run] {
+			t.Errorf("run %s was executed, and did not end well", run)
+		}
+	}
 	for run, n := range times {
 		if n > 1 {
 			t.Errorf("run %s was executed %d times", run, n)

@@ -82,7 +82,8 @@ type Server struct {
 
 	traces   *traces
 	stopping atomic.Bool
-	decided  func() // tests: called between a decision and what it means
+	holding  atomic.Bool // nothing is run here
+	decided  func()      // tests: called between a decision and what it means
 
 	mu       sync.Mutex
 	live     map[string]*liveRun                // runs that have not ended: their streams, and their inputs while they run

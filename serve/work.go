@@ -33,6 +33,7 @@ func (s *Server) Work(ctx context.Context) error {
 
 // Hold is Work without running anything: what is accepted waits, until ctx ends and for whoever works after.
 func (s *Server) Hold(ctx context.Context) error {
+	s.holding.Store(true)
 	<-ctx.Done()
 	s.stopping.Store(true)
 	return nil

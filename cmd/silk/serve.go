@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -24,6 +23,7 @@ import (
 	"github.com/silk-sandbox/silk/broker"
 	"github.com/silk-sandbox/silk/httpapi"
 	"github.com/silk-sandbox/silk/internal/lockfile"
+	"github.com/silk-sandbox/silk/internal/rlimit"
 	"github.com/silk-sandbox/silk/queue"
 	"github.com/silk-sandbox/silk/queue/jetstream"
 	"github.com/silk-sandbox/silk/serve"
@@ -49,7 +49,7 @@ func (a *app) serve() (err error) {
 	if err != nil {
 		return err
 	}
-	if err := enoughFiles(); err != nil {
+	if err := rlimit.Enough(c.serve.running + c.serve.ready); err != nil {
 		return &hostError{err}
 	}
 	if a.roles != nil {
@@ -180,21 +180,6 @@ func (s *service) ready(ctx context.Context) error {
 
 // readyTimeout is how long the database may take to answer a service that is ready.
 const readyTimeout = 3 * time.Second
-
-// minFiles is what a server needs of open files to begin with: each run has some 30 while it starts, each viewer one.
-const minFiles = 1024
-
-// enoughFiles refuses to begin what would fail at each run. Go has raised the limit as far as it may (os package).
-func enoughFiles() error {
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return fmt.Errorf("read limit of open files: %w", err)
-	}
-	if limit.Max < minFiles {
-		return fmt.Errorf("at most %d files may be open; silk serve needs %d: raise the hard limit (ulimit -Hn, LimitNOFILE= of systemd)", limit.Max, minFiles)
-	}
-	return nil
-}
 
 // run opens the doors and works until ctx ends. Then nothing new is taken, what runs gets its grace and its viewers see its end,
 // and only then the doors close.

@@ -267,6 +267,13 @@ func TestServeRoles(t *testing.T) {
 	if out := s.outcome(second.ID); out.Kind != "canceled" {
 		t.Errorf("canceled while it waited: %+v", out)
 	}
+	reads := decodeAs[api.Run](s, "POST", "/v1/runs", `{"profile":"lab:text","args":["cat"],"stdin_open":true}`)
+	if out, err := s.try("POST", "/v1/runs/"+reads.ID+"/stdin", `{"data":"early"}`); err == nil || !strings.Contains(err.Error()+string(out), "role api alone") {
+		t.Errorf("input that nobody would keep: %v: %s", err, out)
+	}
+	if out, err := s.try("POST", "/v1/runs/"+reads.ID+"/cancel", "{}"); err != nil {
+		t.Errorf("cancel: %v: %s", err, out)
+	}
 	if got := decodeAs[api.Run](s, "GET", "/v1/runs/"+first.ID, ""); got.State != api.StateQueued || got.Position != 1 {
 		t.Errorf("without a worker: %+v", got)
 	}
