@@ -159,6 +159,7 @@ type Queue struct {
 	schedule schedule
 	active   map[string]*active // by run: what this server runs
 	watchers map[string]map[*watcher]bool
+	accepts  map[string]chan struct{} // runs whose rows are on their way to the disk; closed when they are there, or withdrawn
 	average  average
 	perToken int // the most runs of one token that the stream must take
 	limited  int // what of it the stream was told
@@ -202,6 +203,7 @@ func Open(ctx context.Context, cfg Config) (*Queue, error) {
 		schedule: newSchedule(room{slots: cfg.Running, memoryBytes: cfg.MemoryBytes, milliCPUs: int64(cfg.CPUs * 1000)}),
 		active:   map[string]*active{},
 		watchers: map[string]map[*watcher]bool{},
+		accepts:  map[string]chan struct{}{},
 		undone:   map[string]bool{},
 		wake:     make(chan struct{}, 1),
 		settle:   make(chan struct{}, 1),

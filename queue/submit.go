@@ -75,7 +75,7 @@ func (q *Queue) check(s Submission) error {
 // With a key that the token has used, for a request of the same hash, it returns that run and existed, and calls also
 // not; for another hash it is [ErrKeyReused]. Errors besides are [*FullError], [*TooBigError] and those of also and the
 // store; after each nothing was written, but for one: a row whose way to the disk is unsure is canceled, and
-// Config.End gets it, or the context of its function if that has begun.
+// Config.End gets it.
 func (q *Queue) Submit(ctx context.Context, s Submission, also func(tx *sql.Tx) error) (e Entry, existed bool, err error) {
 	defer func() {
 		if err != nil {
@@ -112,8 +112,9 @@ func (q *Queue) Submit(ctx context.Context, s Submission, also func(tx *sql.Tx) 
 	q.cfg.step("submit: committed", e.Run)
 	synced := make(chan error, 1)
 	go func() { synced <- q.cfg.sync() }() // also for one that exists: its own Submit may not have come so far
-	// Meanwhile the run is published: it cannot start before its row is on the disk, since the one that takes it syncs the table.
+	// Meanwhile the run is published. Who takes it waits for what comes of its acceptance.
 	if !existed {
+		defer q.accepting(e.Run)()
 		q.mu.Lock()
 		q.perToken = max(q.perToken, perToken(s.MaxQueued, s.MaxRunning))
 		q.mu.Unlock()
@@ -205,6 +206,30 @@ func (q *Queue) Refused(ctx context.Context, s Submission) error {
 		return fmt.Errorf("note refused run %s: %w", s.Run, err)
 	}
 	return nil
+}
+
+// accepting says that the acceptance of a run is under way, until done is called.
+func (q *Queue) accepting(run string) (done func()) {
+	over := make(chan struct{})
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.accepts[run] = over
+	return func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		delete(q.accepts, run)
+		close(over)
+	}
+}
+
+// accepted waits until a run is accepted, or withdrawn.
+func (q *Queue) accepted(run string) {
+	q.mu.Lock()
+	over := q.accepts[run]
+	q.mu.Unlock()
+	if over != nil {
+		<-over
+	}
 }
 
 // withdraw cancels a row that its client does not know to be accepted.

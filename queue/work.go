@@ -163,6 +163,7 @@ func (w *work) begin(life context.Context, h *held) {
 func (w *work) serve(ctx context.Context, e Entry) (keep bool) {
 	log := w.cfg.Logger.With(logkey.Run, e.Run)
 	w.cfg.step("turn", e.Run)
+	w.accepted(e.Run)
 	took, err := w.take(ctx, &e)
 	if err != nil {
 		log.Warn("a run cannot start now", logkey.Error, err)
