@@ -28,10 +28,7 @@ func FuzzAPI(f *testing.F) {
 		f.Add([]byte{byte(seed), byte(seed >> 8)})
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if len(data) > 4096 {
-			t.Skip("it says no more than a shorter one")
-		}
-		x := explore(t, data)
+		x := explore(t, data[:min(len(data), 4096)]) // more says no more
 		for range 30 {
 			x.step()
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/silk-sandbox/silk/api"
 	"github.com/silk-sandbox/silk/auth"
+	"github.com/silk-sandbox/silk/queue"
 	"github.com/silk-sandbox/silk/record"
 	"github.com/silk-sandbox/silk/serve"
 	"github.com/silk-sandbox/silk/serve/servetest"
@@ -58,6 +59,30 @@ func TestOwnerLists(t *testing.T) {
 			}
 			if !slices.Equal(got, test.want) {
 				t.Errorf("%s with %+v in pages of %d: %s, want %s", test.id.Name, test.filter, limit, strings.Join(got, " "), strings.Join(test.want, " "))
+			}
+		}
+	}
+}
+
+// TestListOfOneMoment lists a run again and again while it starts and ends: it is always there, and once.
+func TestListOfOneMoment(t *testing.T) {
+	s := servetest.New(t, servetest.Config{Queue: queue.Config{Running: 2}})
+	for range 100 {
+		r := submit(t, s, servetest.Runner, program("print:x"))
+		for ended := false; !ended; {
+			page, err := s.Server.Runs(t.Context(), servetest.Owner, serve.Filter{Limit: 300})
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := 0
+			for _, item := range page.Items {
+				if item.ID == r.ID {
+					found++
+					ended = item.State == api.StateEnded
+				}
+			}
+			if found != 1 {
+				t.Fatalf("run %s is listed %d times", r.ID, found)
 			}
 		}
 	}

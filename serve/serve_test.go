@@ -349,19 +349,7 @@ func TestCancel(t *testing.T) {
 	running := submit(t, s, servetest.Runner, program("print:started\\n", "sleep"))
 	pending := submit(t, s, servetest.Runner, wide("print:x"))
 	queued := submit(t, s, servetest.Runner, program("print:x"))
-	v, err := s.Server.Stream(t.Context(), servetest.Runner, running.ID, broker.Cursor{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		text, err := v.Next(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if strings.Contains(string(text), `"output"`) {
-			break
-		}
-	}
+	waitRunning(t, s, running.ID)
 	if err := s.Server.Cancel(t.Context(), servetest.Other, running.ID); !errors.Is(err, serve.ErrNotFound) {
 		t.Errorf("another token cancels: %v", err)
 	}

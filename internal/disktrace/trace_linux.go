@@ -80,7 +80,7 @@ func newTrace(dir string, ignore func(string) bool) *Trace {
 	if ignore == nil {
 		ignore = func(string) bool { return false }
 	}
-	return &Trace{dir: filepath.Clean(dir), ignore: ignore, root: &inode{entries: map[string]*inode{}}, fds: map[int]*opened{}, using: map[*call]*opened{}}
+	return &Trace{dir: filepath.Clean(dir), ignore: ignore, root: newDir(), fds: map[int]*opened{}, using: map[*call]*opened{}}
 }
 
 // below says where a path is in the directory: "." is itself.
@@ -161,13 +161,13 @@ func (t *Trace) add(now int, m moment) error {
 	case "openat":
 		return t.open(c, c.args[0], c.args[1], c.args[2])
 	case "mkdir":
-		return t.link(c, "AT_FDCWD<>", c.args[0])
+		return t.set(c, "AT_FDCWD<>", c.args[0], newDir())
 	case "mkdirat":
-		return t.link(c, c.args[0], c.args[1])
+		return t.set(c, c.args[0], c.args[1], newDir())
 	case "unlink", "rmdir":
-		return t.unlink(c, "AT_FDCWD<>", c.args[0])
+		return t.set(c, "AT_FDCWD<>", c.args[0], nil)
 	case "unlinkat":
-		return t.unlink(c, c.args[0], c.args[1])
+		return t.set(c, c.args[0], c.args[1], nil)
 	case "rename":
 		return t.rename(c, "AT_FDCWD<>", c.args[0], "AT_FDCWD<>", c.args[1])
 	case "renameat":
@@ -260,23 +260,10 @@ func (t *Trace) put(c *change) {
 	t.Changes = append(t.Changes, c.ended)
 }
 
-func (t *Trace) link(c *call, dirfd, name string) error {
-	path, err := at(dirfd, name)
-	if err != nil {
-		return err
-	}
-	rel, ok := t.below(path)
-	if !ok {
-		return nil
-	}
-	dir, base, _, err := t.find(rel)
-	if err == nil && dir != nil {
-		t.put(&change{ended: c.ended, dir: dir, name: base, node: &inode{entries: map[string]*inode{}}})
-	}
-	return err
-}
+func newDir() *inode { return &inode{entries: map[string]*inode{}} }
 
-func (t *Trace) unlink(c *call, dirfd, name string) error {
+// set gives a name to a new directory, or takes it away if node is nil.
+func (t *Trace) set(c *call, dirfd, name string, node *inode) error {
 	path, err := at(dirfd, name)
 	if err != nil {
 		return err
@@ -287,7 +274,7 @@ func (t *Trace) unlink(c *call, dirfd, name string) error {
 	}
 	dir, base, _, err := t.find(rel)
 	if err == nil && dir != nil {
-		t.put(&change{ended: c.ended, dir: dir, name: base})
+		t.put(&change{ended: c.ended, dir: dir, name: base, node: node})
 	}
 	return err
 }
