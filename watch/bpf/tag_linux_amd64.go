@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 
@@ -94,17 +95,33 @@ func (w *Watcher) tagTask(id int, flags int, tag silkTag) (fresh int, err error)
 	}
 	defer unix.Close(fd)
 	var has silkTag
-	err = w.kernel.Tags.Lookup(uint32(fd), &has)
+	err = raced(func() error { return w.kernel.Tags.Lookup(uint32(fd), &has) })
 	if err == nil && has == tag {
 		return 0, nil
 	}
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return 0, fmt.Errorf("look for its tag: %w", err)
 	}
-	if err := w.kernel.Tags.Put(uint32(fd), tag); err != nil {
+	if err := raced(func() error { return w.kernel.Tags.Put(uint32(fd), tag) }); err != nil {
 		return 0, fmt.Errorf("tag it: %w", err)
 	}
 	return 1, nil
+}
+
+// raceTries bounds how often what lost a race is done again. One loser in two tries would be much.
+const raceTries = 100
+
+// raced does something to the storage of a task, and does it again while somebody else is at it: the kernel says EAGAIN to the
+// one of two who comes second with a task's first storage, and EBUSY to whoever finds it in use on its processor
+// (kernel/bpf/bpf_local_storage.c, bpf_task_storage.c).
+func raced(do func() error) (err error) {
+	for range raceTries {
+		if err = do(); !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EBUSY) {
+			return err
+		}
+		runtime.Gosched()
+	}
+	return err
 }
 
 // adopt lets the kernel give the tag to all threads of a process, and says how many did not have it.
