@@ -29,8 +29,9 @@ type kernel struct {
 	forked    time.Time
 	stderr    *tail
 	groups    *cgroup.Root   // nil where the host has no control groups for us
-	group     *cgroup.Group  // set when it is placed
+	group     *cgroup.Group  // nil where there are no groups
 	groupDir  *os.File       // open during the fork
+	born      bool           // in its group
 	scope     Scope          // nil if the host's kernel does not watch
 	unwatched *driver.Unheld // why it does not though it was asked to
 	gone      chan struct{}  // closed when the process is reaped
@@ -65,9 +66,7 @@ func (h host) bear(cpus int) (_ *kernel, err error) {
 		return nil, errors.Join(fmt.Errorf("make sentry stderr: %w", err), unix.Close(pair[0]), theirs.Close())
 	}
 	k := &kernel{cpus: cpus, stage: h.stage, sock: pair[0], stderr: newTail(errR), gone: make(chan struct{})}
-	if k.groups, err = h.groups(); err == nil {
-		go k.groups.Hasten()
-	} // else limits_linux_amd64.go holds what it can, and Probe says so
+	k.groups, _ = h.groups() // else limits_linux_amd64.go holds what it can, and Probe says so
 	if err = k.prepareGroup(); err == nil {
 		err = k.fork(h, []*os.File{h.null, h.null, errW, theirs, h.init})
 	}
@@ -84,11 +83,8 @@ func (h host) bear(cpus int) (_ *kernel, err error) {
 
 // place moves the process into its group, unless it was born there, and tells it so: its children are born there from
 // then on. A process that has died already will say why over the socket.
-func (k *kernel) place(watch func(pid int, group string) (Scope, error)) (err error) {
-	if k.groups != nil && k.group == nil {
-		if k.group, err = k.groups.New(); err != nil {
-			return err
-		}
+func (k *kernel) place(watch func(pid int, group string) (Scope, error)) error {
+	if k.group != nil && !k.born {
 		if err := k.group.Add(k.proc.Pid); err != nil && !errors.Is(err, unix.ESRCH) {
 			return err
 		}
@@ -124,25 +120,60 @@ func (k *kernel) fork(h host, first []*os.File) error {
 	args := []string{"silk-sentry", strconv.Itoa(k.cpus), strconv.Itoa(k.platformCPUs()), strconv.FormatUint(h.memory, 10)}
 	who, _ := newIdentity()
 	started := make(chan error, 1)
-	go func() {
-		// The parent-death signal is sent when the thread that is the parent ends, not the process (prctl(2)): this one stays
-		// until the child is reaped.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
+	// The parent-death signal is sent when the thread that is the parent ends, not the process (prctl(2)): this one stays
+	// until the child is reaped.
+	onOtherThread(func() {
 		k.forked = time.Now()
+		leave := k.enterGroup()
 		var err error
 		k.proc, err = stage.Start(args, attr, who.uid, who.gid)
+		if leave() == nil {
+			defer runtime.UnlockOSThread()
+		} // else the thread ends with this function
 		started <- err
 		if k.proc == nil {
 			return
 		}
 		k.state, k.waitErr = k.proc.Wait()
 		close(k.gone)
-	}()
+	})
 	if err := <-started; err != nil {
 		return explainStart(err)
 	}
 	return nil
+}
+
+// onOtherThread runs f on a locked thread that is not the process's first, and returns at once.
+func onOtherThread(f func()) {
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() != os.Getpid() {
+			f()
+			return
+		}
+		defer runtime.UnlockOSThread()
+		taken := make(chan struct{})
+		go func() { // cannot be on this thread, which is taken
+			runtime.LockOSThread()
+			close(taken)
+			f()
+		}()
+		<-taken
+	}()
+}
+
+// enterGroup moves the calling thread into the group of version 1, if it can, so that the process is born there. The
+// returned function moves it back; if that fails the thread has to end.
+func (k *kernel) enterGroup() (leave func() error) {
+	if k.group == nil || k.groupDir != nil {
+		return func() error { return nil }
+	}
+	leave, err := k.group.Enter()
+	if err != nil { // the process will be moved, which is slower
+		return func() error { return err }
+	}
+	k.born = true
+	return leave
 }
 
 // platformCPUs is how many processors the Sentry's platform and scheduler count on. With one they hand each system call
@@ -156,15 +187,16 @@ func (k *kernel) platformCPUs() int {
 	return max(k.cpus, 2)
 }
 
-// prepareGroup makes the control group before the fork, if a process can be born in one.
+// prepareGroup makes the control group before the fork.
 func (k *kernel) prepareGroup() (err error) {
-	if k.groups == nil || k.groups.Version != 2 {
+	if k.groups == nil {
 		return nil
 	}
 	if k.group, err = k.groups.New(); err != nil {
 		return err
 	}
 	k.groupDir, err = k.group.Dir()
+	k.born = k.groupDir != nil
 	return err
 }
 

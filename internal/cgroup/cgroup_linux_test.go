@@ -104,9 +104,9 @@ func TestSweepLooksIntoOtherSessions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r := &Root{Version: 1, self: self, dirs: map[string]string{}, points: map[string]string{}}
+	r := &Root{Version: 1, self: self, dirs: map[string]string{}, mounts: map[string]mount{}}
 	for _, c := range controllers {
-		r.dirs[c], r.points[c] = filepath.Join(top, "own"), top
+		r.dirs[c], r.mounts[c] = filepath.Join(top, "own"), mount{"/", top}
 	}
 	if err := r.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
@@ -148,6 +148,14 @@ func TestReadMounts(t *testing.T) {
 	want := map[string]mount{"": {"/", "/sys/fs/cgroup/unified"}, "memory": {"/docker/x", "/sys/fs/cgroup/memory"}, "cpu": {"/", "/sys/fs/cgroup/cpu,cpuacct"}}
 	if d := cmp.Diff(want, got, cmp.AllowUnexported(mount{})); d != "" {
 		t.Error(d)
+	}
+	for path, want := range map[string]bool{"/docker/x/y": true, "/docker/x": true, "/elsewhere": false, "/../x": false} {
+		if _, ok := got["memory"].exact(path); ok != want {
+			t.Errorf("exact(%q) is known: %t, want %t", path, ok, want)
+		}
+	}
+	if dir, ok := (mount{"/..", "/sys/fs/cgroup/memory"}).exact("/"); ok {
+		t.Errorf("a group is %s where more than our namespace is mounted", dir)
 	}
 	for path, want := range map[string]string{"/docker/x/y": "/sys/fs/cgroup/memory/y", "/docker/x": "/sys/fs/cgroup/memory", "/elsewhere": "/sys/fs/cgroup/memory", "/../x": "/sys/fs/cgroup/memory"} {
 		if got := got["memory"].dir(path); got != want {

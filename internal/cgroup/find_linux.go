@@ -18,8 +18,7 @@ import (
 type Root struct {
 	Version int               // 1 or 2
 	dirs    map[string]string // parent directory by controller: memory, cpu, pids; all the same for version 2
-	points  map[string]string // version 1: where each controller's hierarchy is mounted
-	own     string            // version 1: this process's group in one hierarchy, if it can be seen
+	mounts  map[string]mount  // version 1: each controller's hierarchy
 	unified string            // version 1: where version 2 is mounted besides, for groups that Child made
 	self    maker
 	next    atomic.Int64
@@ -44,7 +43,7 @@ func Find() (*Root, error) {
 	}
 	r := &Root{self: self}
 	if mounts["memory"].point != "" {
-		r.Version, r.dirs, r.points, r.unified = 1, map[string]string{}, map[string]string{}, mounts[""].point
+		r.Version, r.dirs, r.mounts, r.unified = 1, map[string]string{}, map[string]mount{}, mounts[""].point
 		for _, c := range controllers {
 			m := mounts[c]
 			if m.point == "" {
@@ -54,10 +53,7 @@ func Find() (*Root, error) {
 			if unix.Access(dir, unix.W_OK) != nil {
 				return nil, fmt.Errorf("%w: %s is not writable", ErrUnavailable, dir)
 			}
-			r.dirs[c], r.points[c] = dir, m.point
-			if m.root == "/" && dir == filepath.Join(m.point, paths[c]) {
-				r.own = dir
-			}
+			r.dirs[c], r.mounts[c] = dir, m
 		}
 		return r, nil
 	}
@@ -123,15 +119,24 @@ func enable(dir string) error {
 // mount is one mounted hierarchy.
 type mount struct{ root, point string }
 
-// dir is the directory of a path as /proc/PID/cgroup names it.
+// dir is the directory of a path as /proc/PID/cgroup names it, or that of the topmost group we can see.
 func (m mount) dir(path string) string {
-	if strings.HasPrefix(path, "/..") { // outside the root of our cgroup namespace (cgroup_namespaces(7))
-		return m.point
+	if dir, ok := m.exact(path); ok {
+		return dir
 	}
-	if rel, err := filepath.Rel(m.root, path); err == nil && rel != ".." && !strings.HasPrefix(rel, "../") {
-		return filepath.Join(m.point, rel)
+	return m.point
+}
+
+// exact is the directory of a path as /proc/PID/cgroup names it; ok is false if it cannot be seen.
+func (m mount) exact(path string) (dir string, ok bool) {
+	if strings.HasPrefix(path, "/..") || strings.HasPrefix(m.root, "/..") { // outside the root of our cgroup namespace (cgroup_namespaces(7))
+		return "", false
 	}
-	return m.point // our group is outside what is mounted: a container's view
+	rel, err := filepath.Rel(m.root, path)
+	if err != nil || rel == ".." || strings.HasPrefix(rel, "../") { // outside what is mounted: a container's view
+		return "", false
+	}
+	return filepath.Join(m.point, rel), true
 }
 
 // readMounts lists cgroup mounts by controller; version 2 is "". proc_pid_mountinfo(5).

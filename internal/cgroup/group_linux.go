@@ -70,13 +70,41 @@ func (g *Group) Dir() (*os.File, error) {
 	return f, nil
 }
 
-// Hasten begins the wait that the first [Group.Add] would begin: a grace period of RCU, 10-15 ms (version 1 only; see
-// [Group.Dir]). Called as early as an Add is foreseen, it is over sooner. It moves this process to where it is, takes as
-// long as an Add, and matters to nobody if it fails.
-func (r *Root) Hasten() {
-	if r.Version == 1 && r.own != "" {
-		_ = write(filepath.Join(r.own, "cgroup.procs"), "0")
+// Enter moves the calling thread into the group of version 1, so that the processes it makes are born there, and returns
+// what moves it back to where it was. A thread that moves itself waits for nobody (Linux 5.5), while moving a process waits
+// for a grace period of RCU. The caller has locked the thread, which is not the process's first: memory counts where that
+// one is. Between the two calls the group has no limits. After an error of either the thread has to end.
+func (g *Group) Enter() (leave func() error, err error) {
+	if unix.Gettid() == os.Getpid() {
+		return nil, errors.New("enter control group: this is the first thread of the process")
 	}
+	paths, err := readPaths("/proc/thread-self/cgroup")
+	if err != nil {
+		return nil, fmt.Errorf("enter control group: %w", err)
+	}
+	var back []string
+	for _, c := range controllers {
+		dir, ok := g.root.mounts[c].exact(paths[c])
+		if !ok {
+			return nil, fmt.Errorf("enter control group: the group that this thread is in, %s, cannot be seen", paths[c])
+		}
+		if tasks := filepath.Join(dir, "tasks"); !slices.Contains(back, tasks) {
+			back = append(back, tasks)
+		}
+	}
+	leave = func() error {
+		var errs []error
+		for _, tasks := range back {
+			errs = append(errs, write(tasks, "0")) // 0 is the thread that writes
+		}
+		return errors.Join(errs...)
+	}
+	for _, dir := range g.dirs {
+		if err := write(filepath.Join(dir, "tasks"), "0"); err != nil {
+			return nil, errors.Join(fmt.Errorf("enter control group: %w", err), leave())
+		}
+	}
+	return leave, nil
 }
 
 // Add moves a process into the group; its later children are born there.
@@ -228,7 +256,7 @@ func killAll(dir string) {
 		return
 	}
 	for _, field := range strings.Fields(string(b)) {
-		if pid, err := strconv.Atoi(field); err == nil && pid > 1 {
+		if pid, err := strconv.Atoi(field); err == nil && pid > 1 && pid != os.Getpid() { // ours, while a thread is in it: see Enter
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
 	}
@@ -303,8 +331,8 @@ func (r *Root) leftovers(visit func(dir string, foreign bool) error) error {
 func (r *Root) tops() (tops []string) {
 	for _, c := range controllers {
 		top := r.dirs[c]
-		if r.Version == 1 && r.points[c] != "" {
-			top = r.points[c]
+		if point := r.mounts[c].point; r.Version == 1 && point != "" {
+			top = point
 		}
 		if !slices.Contains(tops, top) {
 			tops = append(tops, top)

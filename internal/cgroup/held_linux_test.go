@@ -9,11 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 )
 
@@ -177,6 +179,75 @@ func TestBirthInGroup(t *testing.T) {
 	}
 	if name := filepath.Base(g.dirs[0]); !strings.Contains(string(out), "/"+name) {
 		t.Errorf("it was born in %q, want %s", out, name)
+	}
+}
+
+// TestBirthInGroupOfThread moves a thread into a group of version 1: what it makes is born there, the thread is back afterwards,
+// and neither the kernel's list of the group's processes, which names ours then, nor the group's end, kills us.
+func TestBirthInGroupOfThread(t *testing.T) {
+	r := find(t)
+	if r.Version != 1 {
+		t.Skip("processes are born in groups of version 2 by clone3") // TestBirthInGroup
+	}
+	g, err := r.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := make(chan error, 1)
+	done := make(chan struct{})
+	go func() { // on a thread of its own: the test's may be the process's first
+		defer close(done)
+		runtime.LockOSThread()
+		if unix.Gettid() == os.Getpid() {
+			_, err := g.Enter()
+			first <- err
+			second := make(chan struct{})
+			go func() {
+				defer close(second)
+				runtime.LockOSThread()
+				enterAndBear(t, g)
+			}()
+			<-second
+			return
+		}
+		enterAndBear(t, g)
+	}()
+	<-done
+	select {
+	case err := <-first:
+		if err == nil {
+			t.Error("the first thread of the process entered the group: its memory would count there")
+		}
+	default:
+	}
+	if err := g.Remove(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+func enterAndBear(t *testing.T, g *Group) {
+	before, err := readPaths("/proc/thread-self/cgroup")
+	if err != nil {
+		t.Error(err)
+	}
+	leave, err := g.Enter()
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	g.Kill() // this process is listed
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), envProgram+"=tell")
+	out, err := cmd.Output()
+	if err := errors.Join(err, leave()); err != nil {
+		t.Error(err)
+	}
+	if n := strings.Count(string(out), "/"+filepath.Base(g.dirs[0])+"\n"); n != len(g.dirs) {
+		t.Errorf("it was born in %q, want %d groups of ours", out, len(g.dirs))
+	}
+	after, err := readPaths("/proc/thread-self/cgroup")
+	if d := cmp.Diff(before, after); d != "" || err != nil {
+		t.Errorf("the thread did not come back (%v):\n%s", err, d)
 	}
 }
 

@@ -6,22 +6,25 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// stageTimeout bounds the life of the stage's first process, which makes two system calls.
-const stageTimeout = 10 * time.Second
+// birthTimeout bounds the wait for the stage's first process, which makes two system calls.
+var birthTimeout = unix.Timeval{Sec: 10}
 
 // Start starts the stage that is attr.Files[SelfFD], with args and attr, and returns the process that it makes, a child of this
 // one, which outside of its user namespace is uid and gid. attr.Files has room for every descriptor that a stage knows. The process
 // is killed when the calling thread ends, so the caller locks it. After an error with a process, that one gets no further, and the caller
 // waits for its end as for any other's; after one without, nothing is left.
+//
+// Package os is not used before the process runs: it makes another process first, to see whether it can (os.checkPidfd),
+// and beside work of this one on another processor that can wait 3 ms for its turn.
 func Start(args []string, attr *os.ProcAttr, uid, gid int) (_ *os.Process, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -31,34 +34,76 @@ func Start(args []string, attr *os.ProcAttr, uid, gid int) (_ *os.Process, err e
 	defer unix.Close(ours)
 	attr.Files[BirthFD] = theirs
 	before := children()
-	first, err := os.StartProcess("/proc/self/fd/"+strconv.Itoa(SelfFD), args, attr)
+	first, err := fork("/proc/self/fd/"+strconv.Itoa(SelfFD), args, attr)
 	if err = errors.Join(err, theirs.Close()); err != nil {
 		return nil, err
 	}
-	bound := time.AfterFunc(stageTimeout, func() { _ = first.Kill() })
-	state, err := first.Wait()
-	bound.Stop()
-	// What it had to say it has said by now. There is no end of the socket to wait for: the process that it made has it, too.
-	var said [4]byte
-	n, _, recvErr := unix.Recvfrom(ours, said[:], unix.MSG_DONTWAIT)
-	if recvErr == nil && n != len(said) {
-		recvErr = io.ErrUnexpectedEOF
-	}
-	if err != nil || recvErr != nil {
-		return nil, fmt.Errorf("the stage ended with %v before it said what it had made: %w", state, errors.Join(err, recvErr, reap(before)))
-	}
-	pid := int(int32(binary.NativeEndian.Uint32(said[:])))
-	if pid < 0 {
-		return nil, os.NewSyscallError("clone", syscall.Errno(-pid))
-	}
-	p, err := os.FindProcess(pid) // it is the right one, since nobody but us can reap it
+	pid, err := hear(ours)
 	if err != nil {
-		return nil, errors.Join(err, reap(before))
+		_ = unix.Kill(first, unix.SIGKILL) // still ours: nobody has waited for it
+		status, waitErr := wait(first)
+		return nil, fmt.Errorf("the stage ended with status %#x before it said what it had made: %w", status, errors.Join(err, waitErr, reap(before)))
 	}
-	if err := mapIDs(pid, uid, gid); err != nil {
-		return p, err
+	if pid < 0 {
+		_, err := wait(first)
+		return nil, errors.Join(os.NewSyscallError("clone", syscall.Errno(-pid)), err)
 	}
-	return p, os.NewSyscallError("write", unix.Sendto(ours, []byte{0}, unix.MSG_NOSIGNAL, nil))
+	if err = mapIDs(pid, uid, gid); err == nil {
+		err = os.NewSyscallError("write", unix.Sendto(ours, []byte{0}, unix.MSG_NOSIGNAL, nil))
+	}
+	_, waitErr := wait(first)
+	p, findErr := os.FindProcess(pid) // it is the right one, since nobody but us can reap it
+	if findErr != nil {
+		return nil, errors.Join(err, waitErr, findErr, reap(before))
+	}
+	return p, errors.Join(err, waitErr)
+}
+
+// fork is os.StartProcess for what a stage needs.
+func fork(path string, args []string, attr *os.ProcAttr) (pid int, err error) {
+	files := make([]uintptr, len(attr.Files))
+	for i, f := range attr.Files {
+		files[i] = ^uintptr(0) // closed
+		if f != nil {
+			files[i] = f.Fd()
+		}
+	}
+	pid, err = syscall.ForkExec(path, args, &syscall.ProcAttr{Dir: attr.Dir, Env: attr.Env, Files: files, Sys: attr.Sys})
+	runtime.KeepAlive(attr)
+	if err != nil {
+		return 0, &os.PathError{Op: "fork/exec", Path: path, Err: err}
+	}
+	return pid, nil
+}
+
+// hear reads from its socket which process a stage has made, or a negative errno. A stage that has ended without having made
+// one is io.ErrUnexpectedEOF; one that says nothing is waited for, but not for ever.
+func hear(sock int) (pid int, err error) {
+	if err := unix.SetsockoptTimeval(sock, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &birthTimeout); err != nil {
+		return 0, os.NewSyscallError("setsockopt", err)
+	}
+	var said [4]byte
+	for {
+		n, err := unix.Read(sock, said[:])
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return 0, os.NewSyscallError("read", err)
+		case n != len(said):
+			return 0, io.ErrUnexpectedEOF
+		}
+		return int(int32(binary.NativeEndian.Uint32(said[:]))), nil
+	}
+}
+
+// wait reaps a child of ours.
+func wait(pid int) (status unix.WaitStatus, err error) {
+	for {
+		if _, err = unix.Wait4(pid, &status, 0, nil); !errors.Is(err, unix.EINTR) {
+			return status, os.NewSyscallError("wait4", err)
+		}
+	}
 }
 
 // children are the child processes of the calling thread, which is locked; nil where the kernel does not list them (proc_pid_children(5)).
@@ -84,7 +129,7 @@ func reap(before []int) error {
 			continue
 		}
 		faults = append(faults, unix.Kill(pid, unix.SIGKILL))
-		_, err := unix.Wait4(pid, nil, 0, nil)
+		_, err := wait(pid)
 		faults = append(faults, err)
 	}
 	return errors.Join(faults...)
