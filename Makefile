@@ -74,6 +74,7 @@ lint: ## formatting, vet, staticcheck and our bans (.golangci.yml gives the reas
 	$(GO) tool -modfile=tools/go.mod golangci-lint run --allow-parallel-runners ./...
 	$(GO) tool -modfile=tools/go.mod golangci-lint run --allow-parallel-runners --build-tags server ./cmd/silk
 generate: ## regenerate committed generated files
+	driver/gvisor/patches/apply bin/gvisor
 	$(GO) generate ./...
 locks: ## resolve the lab images' packages anew with apt, rewrite the committed locks
 	$(GO) run ./image/recipe/cmd/locks image/recipe/locks

@@ -46,6 +46,11 @@ var seccheckInitOnce sync.Once
 //go:linkname precompiledPrograms gvisor.dev/gvisor/runsc/boot/filter.precompiledPrograms
 var precompiledPrograms map[string]precompiledseccomp.Program
 
+// stubFilters holds the seccomp filters of stub processes: patches/0006-stub-filters-ahead.patch.
+//
+//go:linkname stubFilters gvisor.dev/gvisor/pkg/sentry/platform/systrap.stubFilters
+var stubFilters map[string]precompiledseccomp.Program
+
 // loaderFields are the unexported fields of boot.Loader that carry a run's data.
 type loaderFields struct {
 	kernel   **kernel.Kernel             // Loader.k

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -45,6 +46,7 @@ var patched = map[string][]string{
 		"var judgeExecutable func(ctx context.Context, file *vfs.FileDescription) error",
 		"var judgeExecutableName func(ctx context.Context, root, start vfs.VirtualDentry, name string, follow bool) error",
 	},
+	"0006-stub-filters-ahead.patch": {"var stubFilters map[string]precompiledseccomp.Program"},
 }
 
 func TestLinknamesArePinned(t *testing.T) {
@@ -186,6 +188,20 @@ func TestSeccompProgramsAreOurs(t *testing.T) {
 	}
 	if len(precompiledPrograms) == 0 {
 		t.Fatal("no programs are embedded: run make generate")
+	}
+	patch, err := os.ReadFile("../patches/0006-stub-filters-ahead.patch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wanted := regexp.MustCompile(`(?m)^\+\t"(.*)": +\{(\d), func`).FindAllSubmatch(patch, -1)
+	if len(wanted) == 0 || len(wanted) != len(stubFilters) {
+		t.Errorf("%d filters of stub processes are embedded, the patch has %d: remove the file and run make generate", len(stubFilters), len(wanted))
+	}
+	for _, w := range wanted {
+		name, addresses := string(w[1]), int(w[2][0]-'0')
+		if p := stubFilters[name]; len(p.Bytecode32) < 10 || len(p.VarOffsets) != 2*addresses { // 32 bits each
+			t.Errorf("filter %q of stub processes has %d words and %d variables", name, len(p.Bytecode32), len(p.VarOffsets))
+		}
 	}
 	systrap := 0
 	for name, p := range precompiledPrograms {
