@@ -36,6 +36,8 @@ type Engine struct {
 
 	cancel     context.CancelFunc
 	background sync.WaitGroup
+	settled    chan struct{} // closed by settle
+	settle     func()        // says that no start waits for processors
 }
 
 // New checks cfg and begins to open the state and to sweep in the background; faults of the state show in [Engine.Run].
@@ -44,7 +46,8 @@ func New(cfg Config) (*Engine, error) {
 		return nil, fmt.Errorf("configure engine: %w", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	e := &Engine{cfg: cfg.withDefaults(), id: newID(), cancel: cancel}
+	e := &Engine{cfg: cfg.withDefaults(), id: newID(), cancel: cancel, settled: make(chan struct{})}
+	e.settle = sync.OnceFunc(func() { close(e.settled) })
 	if cfg.Server != "" {
 		e.id = cfg.Server + "/" + e.id
 	}
@@ -55,6 +58,7 @@ func New(cfg Config) (*Engine, error) {
 // Close ends the sweep if it still runs, waits for it, and closes the state. No Run may be in progress.
 func (e *Engine) Close() error {
 	e.cancel()
+	e.settle()
 	e.background.Wait()
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -69,6 +73,7 @@ func (e *Engine) Close() error {
 // Leave is Close for a process that ends right after it: it lets the sweep finish, and leaves closing the state to the
 // end of the process unless there is a reason; see [store.DB.Leave]. That saves four fsyncs a run.
 func (e *Engine) Leave() error {
+	e.settle()
 	e.background.Wait()
 	e.cancel()
 	e.mu.Lock()
@@ -94,6 +99,9 @@ func (e *Engine) unlock() error {
 	}
 	return e.lock.Remove()
 }
+
+// settleDelay is how long an engine without a run does not clean up. A start takes 50 ms.
+const settleDelay = 200 * time.Millisecond
 
 // enginesDir holds one locked file for each living engine.
 const enginesDir = "engines"
@@ -147,9 +155,14 @@ func names(owner string) (server, lock string) {
 	return "", owner
 }
 
-// clean opens the state early and repairs what engines left that died.
+// clean opens the state early and, when the first run has started, repairs what engines left that died: on two processors the
+// start would wait for it.
 func (e *Engine) clean(ctx context.Context) {
 	db, stateErr := e.state(ctx)
+	select {
+	case <-e.settled:
+	case <-time.After(settleDelay):
+	}
 	if e.cfg.Sweep != nil { // whatever is wrong with the state
 		if err := e.cfg.Sweep(ctx); err != nil {
 			e.cfg.Logger.Warn("sweep what an earlier crash left", logkey.Error, err)

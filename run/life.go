@@ -278,6 +278,7 @@ func (l *life) outputFile(channel string) func() (*os.File, error) {
 func (l *life) watch(ctx context.Context, sandbox driver.Sandbox, spec *driver.Spec) {
 	started := time.Now()
 	l.trace("program runs")
+	l.engine.settle()
 	l.streams.started(started)
 
 	ctx, fail := context.WithCancelCause(ctx)
