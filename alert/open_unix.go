@@ -8,10 +8,7 @@ import (
 	"syscall"
 )
 
-const (
-	noFollow = syscall.O_NOFOLLOW
-	nonBlock = syscall.O_NONBLOCK
-)
+const noFollow = syscall.O_NOFOLLOW
 
 // ownedByUs says whether a file belongs to us or to root, who may change it whoever owns it.
 func ownedByUs(info fs.FileInfo) bool {

@@ -1,0 +1,5 @@
+//go:build !unix
+
+package webhook
+
+const nonBlock = 0
