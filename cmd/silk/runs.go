@@ -228,7 +228,7 @@ func (a *app) printRecord(e record.Entry) error {
 	for _, art := range r.Artifacts {
 		rows = append(rows, []string{"artifact", printable(art.Path) + " " + sizeText(art.Size) + tail(" ", art.SHA256)})
 	}
-	return a.table(rows)
+	return a.table(slices.DeleteFunc(rows, func(row []string) bool { return row[1] == "" })) // a run that was denied has no driver, image and input
 }
 
 func channelText(c record.Channel) string {
