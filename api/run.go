@@ -1,5 +1,7 @@
 package api
 
+import "encoding/json"
+
 // RunRequest is what a client wants to be run. What is left out, the profile decides.
 type RunRequest struct {
 	Profile  string `json:"profile,omitempty" maxLength:"64" doc:"Name of a profile; left out, the language decides" example:"lab:python"`
@@ -27,6 +29,32 @@ type RunRequest struct {
 	Driver        string   `json:"driver,omitempty" maxLength:"32"`
 
 	Session string `json:"session,omitempty" maxLength:"26" doc:"Session that the run belongs to"`
+
+	Client string `json:"client,omitempty" enum:"note,mcp" doc:"The door that the request came through, if it is not this API: for mcp, what is beyond the profile is refused, where others may ask the owner"`
+}
+
+// Preview is what would happen to a request, without anything happening.
+type Preview struct {
+	Denial   *Denial         `json:"denial,omitempty" doc:"It would be refused. Of rule approval: it would wait for the owner"`
+	Hash     string          `json:"hash,omitempty" doc:"Of the plan"`
+	Driver   string          `json:"driver,omitempty"`
+	Image    string          `json:"image,omitempty" doc:"Digest"`
+	Plan     json.RawMessage `json:"plan,omitempty" doc:"Everything that was decided; absent if refused whoever approves"`
+	Notes    []string        `json:"notes" doc:"What this host cannot enforce, or enforces otherwise"`
+	Enforced []Enforcement   `json:"enforced" doc:"What ends the run, and what fails in it"`
+}
+
+// Denial is a refusal.
+type Denial struct {
+	Rule   string `json:"rule"`
+	Detail string `json:"detail" doc:"What was asked and what would be allowed; further refusals of the same request too"`
+	Fix    string `json:"fix,omitempty"`
+}
+
+// Enforcement is one thing that a program cannot do.
+type Enforcement struct {
+	What string `json:"what"`
+	Rule string `json:"rule,omitempty" doc:"That ends the run; absent: it fails and the run goes on"`
 }
 
 // File is one file of a request.

@@ -54,6 +54,20 @@ func (c *Client) submit(ctx context.Context, req api.RunRequest, key string, que
 	return run, err
 }
 
+// Plan says what would happen to a request, without anything happening. A refusal is an answer: Denial of it.
+func (c *Client) Plan(ctx context.Context, req api.RunRequest) (api.Preview, error) {
+	var p api.Preview
+	body, err := encode(req)
+	if err != nil {
+		return p, err
+	}
+	if len(body) > MaxRequestBytes {
+		return p, &TooLargeError{int64(len(body)), MaxRequestBytes}
+	}
+	err = c.do(ctx, call{method: http.MethodPost, path: "/v1/plan", body: body}, &p)
+	return p, err
+}
+
 // Run looks at a run.
 func (c *Client) Run(ctx context.Context, run string) (api.Run, error) {
 	var r api.Run

@@ -181,6 +181,10 @@ func TestTour(t *testing.T) {
 	if list := get[api.Page[api.Run]](s, call{role: auth.Runner, path: "/v1/runs?outcome=ok&limit=5"}, 200); len(list.Items) != 1 {
 		t.Errorf("list %+v", list)
 	}
+	plan := get[api.Preview](s, call{role: auth.Runner, method: "POST", path: "/v1/plan", body: `{"profile":"test","args":["fake"],"limits":{"memory_bytes":68719476736},"client":"mcp"}`}, 200)
+	if plan.Denial == nil || plan.Denial.Rule != "memory" || plan.Denial.Fix == "" {
+		t.Errorf("plan %+v", plan)
+	}
 	session := get[api.Session](s, call{role: auth.Runner, method: "POST", path: "/v1/sessions", body: `{"name":"n"}`}, 201)
 	if again := get[api.Session](s, call{role: auth.Runner, path: "/v1/sessions/" + session.ID}, 200); again != session {
 		t.Errorf("session %+v, want %+v", again, session)

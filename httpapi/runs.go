@@ -55,6 +55,10 @@ type Paging struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"50"`
 }
 
+type planned struct{ Body api.RunRequest }
+
+type preview struct{ Body api.Preview }
+
 type runPage struct{ Body api.Page[api.Run] }
 
 type newInput struct {
@@ -114,6 +118,13 @@ func (h *handler) runs() {
 			State: api.State(in.State), Outcome: in.Outcome, Profile: in.Profile, Session: in.Session, Cursor: in.Cursor, Limit: in.Limit,
 		})
 		return &runPage{p}, err
+	})
+	operation(h, huma.Operation{
+		OperationID: "plan-run", Method: http.MethodPost, Path: "/v1/plan", Summary: "Say what would happen to a request", Tags: []string{"runs"},
+		Description: "Nothing is run, stored or recorded. A refusal is an answer.", MaxBodyBytes: maxBodyBytes,
+	}, func(ctx context.Context, id auth.Identity, in *planned) (*preview, error) {
+		p, err := s.Plan(ctx, id, in.Body)
+		return &preview{p}, err
 	})
 	operation(h, huma.Operation{
 		OperationID: "get-run", Method: http.MethodGet, Path: "/v1/runs/{run}", Summary: "Look at a run", Tags: []string{"runs"}, Errors: []int{http.StatusNotFound},

@@ -126,7 +126,7 @@ func (s *Server) read(ctx context.Context, tx *sql.Tx, from string, args []any, 
 			return nil, err
 		}
 		if e.Run == "" {
-			all = append(all, runFromRecord(brief))
+			all = append(all, RunFromRecord(brief))
 		} else {
 			all = append(all, s.describe(e, &brief))
 		}

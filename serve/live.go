@@ -71,7 +71,7 @@ func (s *Server) tellEnd(id string, out run.Outcome) {
 	if out.Kind == run.Violated {
 		l.stream.Publish(violation(out))
 	}
-	l.stream.End(outcomeOf(out))
+	l.stream.End(OutcomeOf(out))
 	s.traces.end(id, out, s.traceContent(id))
 }
 

@@ -8,9 +8,9 @@ import (
 	"github.com/silk-sandbox/silk/run"
 )
 
-// outcomeOf is what clients see of an outcome: everything but the text of the output, which they have, and the events
+// OutcomeOf is what clients see of an outcome: everything but the text of the output, which they have, and the events
 // before a violation, which the record has.
-func outcomeOf(o run.Outcome) api.Outcome {
+func OutcomeOf(o run.Outcome) api.Outcome {
 	out := api.Outcome{
 		Kind: string(o.Kind), Reason: string(o.Reason), Message: publicMessage(string(o.Reason), o.Message), ExitCode: o.ExitCode, Signal: o.Signal, Phase: o.Phase,
 		Rule: o.Rule, Syscall: o.Syscall, Argument: o.Argument,

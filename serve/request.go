@@ -38,12 +38,12 @@ func (r *reading) fault(field, format string, args ...any) {
 	r.faults = append(r.faults, Fault{"body." + field, fmt.Sprintf(format, args...)})
 }
 
-// requestOf turns what a client sent into what policy decides about. It does not look at the host: a client names no paths
-// of it. door is the client's kind: [policy.ClientAPI] or [policy.ClientNote].
-func requestOf(in api.RunRequest, door policy.Client) (policy.Request, error) {
+// RequestOf turns what a client sent into what policy decides about. It does not look at the host: a client names no paths
+// of it. An error is an [*InvalidError].
+func RequestOf(in api.RunRequest) (policy.Request, error) {
 	var r reading
 	req := policy.Request{
-		Client: door, Profile: in.Profile, Language: in.Language, Args: in.Args, Env: in.Env,
+		Client: r.door(in.Client), Profile: in.Profile, Language: in.Language, Args: in.Args, Env: in.Env,
 		HasStdin: in.Stdin != nil || in.StdinOpen || in.Terminal != nil, Terminal: in.Terminal != nil,
 		Limits: limitsOf(in.Limits), Network: in.Network, Hosts: in.Hosts, NoSpawn: in.NoSpawn, Deterministic: in.Deterministic,
 		Driver: in.Driver, Isolation: in.Isolation, RequireWatch: in.RequireWatch,
@@ -60,6 +60,18 @@ func requestOf(in api.RunRequest, door policy.Client) (policy.Request, error) {
 		return req, &InvalidError{r.faults}
 	}
 	return req, nil
+}
+
+// door is the kind of client that asks. A door other than the API's own says so itself; none of them may do more than it.
+func (r *reading) door(client string) policy.Client {
+	switch c := policy.Client(client); c {
+	case "":
+		return policy.ClientAPI
+	case policy.ClientNote, policy.ClientMCP:
+		return c
+	}
+	r.fault("client", "%q is not one of note and mcp", client)
+	return policy.ClientMCP
 }
 
 // upload is one of the files.

@@ -40,7 +40,7 @@ func (s *Server) Submit(ctx context.Context, id auth.Identity, in api.RunRequest
 	if err != nil {
 		return api.Run{}, false, err
 	}
-	req, err := requestOf(in, policy.ClientAPI)
+	req, err := RequestOf(in)
 	if err != nil {
 		return api.Run{}, false, err
 	}

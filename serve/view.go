@@ -36,7 +36,7 @@ func (s *Server) Run(ctx context.Context, id auth.Identity, runID string) (api.R
 	}
 	// A run of the command line has a record and no request.
 	entry, err := s.recordOf(ctx, runID)
-	return runFromRecord(entry.Record.Brief()), err
+	return RunFromRecord(entry.Record.Brief()), err
 }
 
 // recordOf is the record with exactly this id.
@@ -80,7 +80,7 @@ func (s *Server) describe(e queue.Entry, rec *record.Brief) api.Run {
 		AcceptedAtMs: ms(e.AcceptedAt), StartedAtMs: ms(e.StartedAt), EndedAtMs: ms(e.EndedAt),
 	}
 	if rec != nil {
-		known := runFromRecord(*rec)
+		known := RunFromRecord(*rec)
 		r.Profile, r.Client, r.Command = known.Profile, known.Client, known.Command
 		if e.State == queue.Ended {
 			r.Outcome = known.Outcome
@@ -88,7 +88,7 @@ func (s *Server) describe(e queue.Entry, rec *record.Brief) api.Run {
 		return r
 	}
 	if _, req, err := decode(e); err == nil {
-		r.Profile, r.Command = policy.ProfileFor(req), run.CommandOf(req)
+		r.Profile, r.Client, r.Command = policy.ProfileFor(req), string(req.Client), run.CommandOf(req)
 	}
 	if position, eta, ok := s.cfg.Queue.Position(e.Run); ok {
 		r.Position, r.EtaMs = position, max(0, eta.Milliseconds())
@@ -96,7 +96,8 @@ func (s *Server) describe(e queue.Entry, rec *record.Brief) api.Run {
 	return r
 }
 
-func runFromRecord(r record.Brief) api.Run {
+// RunFromRecord is what clients see of a run by its record.
+func RunFromRecord(r record.Brief) api.Run {
 	state := api.StateRunning
 	if r.Outcome.Kind != "" {
 		state = api.StateEnded

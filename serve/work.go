@@ -126,7 +126,7 @@ func decode(e queue.Entry) (in api.RunRequest, req policy.Request, err error) {
 	if err := json.Unmarshal(e.Request, &in); err != nil {
 		return in, req, fmt.Errorf("decode the request of run %s: %w", e.Run, err)
 	}
-	req, err = requestOf(in, policy.ClientAPI)
+	req, err = RequestOf(in)
 	return in, req, err
 }
 

@@ -112,6 +112,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/plan": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Say what would happen to a request
+         * @description Nothing is run, stored or recorded. A refusal is an answer.
+         */
+        post: operations["plan-run"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/profiles": {
         parameters: {
             query?: never;
@@ -530,6 +550,17 @@ export interface components {
             hash: string;
             reason?: string;
         };
+        Denial: {
+            /** @description What was asked and what would be allowed; further refusals of the same request too */
+            detail: string;
+            fix?: string;
+            rule: string;
+        };
+        Enforcement: {
+            /** @description That ends the run; absent: it fails and the run goes on */
+            rule?: string;
+            what: string;
+        };
         FieldError: {
             /** @description What is wrong, and what would be right */
             detail: string;
@@ -759,6 +790,21 @@ export interface components {
             /** @description Pass it as cursor to get the next page */
             next?: string;
         };
+        Preview: {
+            /** @description It would be refused. Of rule approval: it would wait for the owner */
+            denial?: components["schemas"]["Denial"];
+            driver?: string;
+            /** @description What ends the run, and what fails in it */
+            enforced: components["schemas"]["Enforcement"][];
+            /** @description Of the plan */
+            hash?: string;
+            /** @description Digest */
+            image?: string;
+            /** @description What this host cannot enforce, or enforces otherwise */
+            notes: string[];
+            /** @description Everything that was decided; absent if refused whoever approves */
+            plan?: unknown;
+        };
         Problem: {
             /** @description What is wrong this time */
             detail?: string;
@@ -844,6 +890,11 @@ export interface components {
              *     ]
              */
             args?: string[];
+            /**
+             * @description The door that the request came through, if it is not this API: for mcp, what is beyond the profile is refused, where others may ask the owner
+             * @enum {string}
+             */
+            client?: "note" | "mcp";
             /**
              * @description The program. Left out, args is the whole command
              * @example print(6*7)
@@ -1562,6 +1613,129 @@ export interface operations {
             };
             /** @description Service Unavailable */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "plan-run": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RunRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Preview"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported Media Type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Misdirected Request */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Insufficient Storage */
+            507: {
                 headers: {
                     [name: string]: unknown;
                 };
