@@ -28,6 +28,7 @@ func (e *AmbiguousError) Error() string {
 // Entry is a record with what is stored beside it.
 type Entry struct {
 	Record Record
+	Source string          // what the hand-off needs of a run that has no end yet; [Finish] drops it, and only [Source] reads it
 	Plan   json.RawMessage // the plan as decided, nil when refused before there was one; values of the invoker's environment are replaced by hashes
 }
 
@@ -41,7 +42,16 @@ func Finish(ctx context.Context, tx *sql.Tx, e Entry) error {
 	if e.Record.Outcome.Kind == "" {
 		return fmt.Errorf("finish record of run %s: it has no outcome", e.Record.Run)
 	}
+	e.Source = ""
 	return put(ctx, tx, "", e)
+}
+
+// Source is that of a run that was begun and has no end; empty if there is none.
+func Source(ctx context.Context, tx *sql.Tx, run string) (source string, err error) {
+	if err = tx.QueryRowContext(ctx, "SELECT source FROM runs WHERE id = ?", run).Scan(&source); err != nil {
+		return "", fmt.Errorf("read what run %s is of: %w", run, err)
+	}
+	return source, nil
 }
 
 func put(ctx context.Context, tx *sql.Tx, owner string, e Entry) error {
@@ -54,13 +64,13 @@ func put(ctx context.Context, tx *sql.Tx, owner string, e Entry) error {
 	if err != nil {
 		return fmt.Errorf("encode record of run %s: %w", r.Run, err)
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO runs (id, started_at, client, profile, outcome, exit_code, driver, image, owner, plan, record, brief)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	_, err = tx.ExecContext(ctx, `INSERT INTO runs (id, started_at, client, profile, outcome, exit_code, driver, image, owner, plan, record, brief, source)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET profile = excluded.profile, outcome = excluded.outcome, exit_code = excluded.exit_code,
 			driver = excluded.driver, image = excluded.image, owner = excluded.owner, plan = excluded.plan, record = excluded.record,
-			brief = excluded.brief
+			brief = excluded.brief, source = excluded.source
 		WHERE runs.outcome = ''`, // a finished record never changes
-		r.Run, r.StartedAtMs, r.Client, r.Profile, r.Outcome.Kind, r.Outcome.ExitCode, r.Driver, r.Image, owner, string(e.Plan), text, string(brief))
+		r.Run, r.StartedAtMs, r.Client, r.Profile, r.Outcome.Kind, r.Outcome.ExitCode, r.Driver, r.Image, owner, string(e.Plan), text, string(brief), e.Source)
 	if err != nil {
 		return fmt.Errorf("write record of run %s: %w", r.Run, err)
 	}

@@ -61,6 +61,9 @@ type Config struct {
 	// Sweep removes what an earlier crash left. New starts it in the background; nil means nothing to sweep.
 	Sweep func(ctx context.Context) error
 
+	// Handoffs passes on runs that did not end as they should, those of engines that died too. nil: nothing is passed on.
+	Handoffs Handoffs
+
 	// Salvage returns what somebody else kept of a channel's output while it flowed, for the record of a run whose engine
 	// was killed: that engine's own copy was in its memory. nil, and an empty answer: nothing was kept.
 	Salvage Salvage
@@ -118,6 +121,9 @@ type IO struct {
 
 	// Decisions are what was decided about the run before it came here: who asked, who approved. They stand in its record.
 	Decisions []record.Decision
+
+	// Note is where the code comes from, for [Handoffs]. Zero: from no note.
+	Note Note
 
 	// Stdin is copied into the sandbox if the plan has Stdin or Terminal; nil is at its end. A Read that still waits
 	// when the run has ended is left behind, unless Stdin is an *os.File on Linux.

@@ -30,6 +30,9 @@ func (l *life) begin(ctx context.Context) error {
 		return host(err)
 	}
 	entry.Record.Tools = nil // hundreds of them, which the finished record has
+	if entry.Source, err = l.sourceText(); err != nil {
+		return host(err)
+	}
 	started, err := audit.New(l.id, audit.SandboxStarted, time.Now(), map[string]any{
 		"intentId": l.id, "profile": l.plan.Profile, "memoryMb": l.plan.Limits.MemoryBytes >> 20, "networkMode": l.plan.Network,
 		"driver": l.driver.Name(), "image": l.image.Digest,
@@ -96,6 +99,7 @@ func (l *life) writeEnd(ctx context.Context, again bool) error {
 	if err != nil {
 		return err
 	}
+	handOff := l.handOff(entry.Record)
 	return db.Update(ctx, func(tx *sql.Tx) error {
 		if again {
 			if old, err := record.Get(ctx, tx, l.id); err == nil && old.Record.Outcome.Kind != "" {
@@ -112,6 +116,9 @@ func (l *life) writeEnd(ctx context.Context, again bool) error {
 			if err := record.PutOutput(ctx, tx, l.id, c.name, c.keep.head); err != nil {
 				return err
 			}
+		}
+		if err := handOff(ctx, tx); err != nil {
+			return err
 		}
 		return audit.Append(ctx, tx, events...)
 	})

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -46,22 +47,34 @@ func (e *Engine) EndLost(ctx context.Context, id string) error {
 		if server, _ := names(owner); server != e.cfg.Server {
 			message = lostEnd
 		}
-		return finishLost(ctx, tx, e.cfg.Home, e.cfg.Salvage, entry, message)
+		return finishLost(ctx, tx, e.rescue(), entry, message)
 	})
 }
+
+// rescue is what the end of a lost run needs besides the database.
+type rescue struct {
+	home     string
+	salvage  Salvage
+	handoffs Handoffs
+}
+
+func (e *Engine) rescue() rescue { return rescue{e.cfg.Home, e.cfg.Salvage, e.cfg.Handoffs} }
 
 // lostEnd is what there is to say of a run whose engine is gone: it was killed, or ran into a full disk at the end.
 const lostEnd = HostRestarted + ": silk ended, or could not write, before the end of the run was recorded"
 
 // finishLost completes the record of a run whose engine is gone.
-func finishLost(ctx context.Context, tx *sql.Tx, home string, salvage Salvage, entry record.Entry, message string) error {
+func finishLost(ctx context.Context, tx *sql.Tx, with rescue, entry record.Entry, message string) error {
 	now := time.Now()
 	out := Outcome{Kind: Error, Reason: ReasonHost, Message: message}
 	r := &entry.Record
 	r.EndedAtMs = now.UnixMilli()
 	r.Outcome.Kind, r.Outcome.Reason, r.Outcome.Message = string(out.Kind), string(out.Reason), out.Message
-	put, err := salvaged(home, salvage, r)
+	put, logs, err := salvaged(with, r)
 	if err != nil {
+		return err
+	}
+	if err := handOffLost(ctx, tx, with.handoffs, *r, logs); err != nil { // before the end, which drops what was run
 		return err
 	}
 	if err := record.Finish(ctx, tx, entry); err != nil {
@@ -85,14 +98,15 @@ func finishLost(ctx context.Context, tx *sql.Tx, home string, salvage Salvage, e
 
 // salvaged puts what was salvaged of the output into r, long output into files. put writes the rest once r is finished. Nothing
 // of the engine's own files stays. That something could not be read costs the output, not the record.
-func salvaged(home string, salvage Salvage, r *record.Record) (put func(context.Context, *sql.Tx) error, err error) {
+func salvaged(with rescue, r *record.Record) (put func(context.Context, *sql.Tx) error, logs map[string]Log, err error) {
 	none := func(context.Context, *sql.Tx) error { return nil }
-	if err := os.RemoveAll(filepath.Join(home, record.RunsDir, r.Run)); err != nil || salvage == nil {
-		return none, err
+	if err := os.RemoveAll(filepath.Join(with.home, record.RunsDir, r.Run)); err != nil || with.salvage == nil {
+		return none, nil, err
 	}
+	logs = map[string]Log{}
 	inline := map[string][]byte{}
 	for name, channel := range map[string]*record.Channel{"stdout": &r.Stdout, "stderr": &r.Stderr} {
-		data, err := salvage(r.Run, name)
+		data, err := with.salvage(r.Run, name)
 		if err != nil {
 			r.Outcome.Message += fmt.Sprintf("; its %s could not be salvaged: %v", name, err)
 			continue
@@ -102,12 +116,13 @@ func salvaged(home string, salvage Salvage, r *record.Record) (put func(context.
 		}
 		sum, all := sha256.Sum256(data), int64(len(data))
 		n := min(all, r.Policy.OutputBytes)
+		logs[name] = excerptOf(data, record.Channel{SHA256: hex.EncodeToString(sum[:])})
 		data = data[:n]
 		*channel = record.Channel{Bytes: all, Kept: n, Truncated: n < all, SHA256: hex.EncodeToString(sum[:])}
 		switch {
 		case n > record.InlineBytes:
-			if err := keepFile(home, r.Run, name, data); err != nil {
-				return none, err
+			if err := keepFile(with.home, r.Run, name, data); err != nil {
+				return none, nil, err
 			}
 		case n > 0:
 			inline[name] = data
@@ -120,7 +135,23 @@ func salvaged(home string, salvage Salvage, r *record.Record) (put func(context.
 			}
 		}
 		return nil
-	}, nil
+	}, logs, nil
+}
+
+// handOffLost passes on a run whose engine is gone, with what its begin kept for that.
+func handOffLost(ctx context.Context, tx *sql.Tx, h Handoffs, rec record.Record, logs map[string]Log) error {
+	if h == nil || !h.Wants(Kind(rec.Outcome.Kind)) {
+		return nil
+	}
+	text, err := record.Source(ctx, tx, rec.Run)
+	if err != nil {
+		return err
+	}
+	end := End{Record: rec, Stdout: logs["stdout"], Stderr: logs["stderr"]}
+	if json.Unmarshal([]byte(text), &end.Source) != nil { // of an engine that handed nothing over
+		end.Source = Source{Omitted: "silk was ended, and did not keep it"}
+	}
+	return h.Put(ctx, tx, end)
 }
 
 func keepFile(home, run, channel string, data []byte) error {

@@ -26,9 +26,9 @@ type Leftovers struct {
 }
 
 // Recover ends the records of runs in the state directory home whose engine is gone, and removes what only they needed;
-// with dry it only looks. Living engines and their runs are not touched. On error the leftovers are those dealt with. salvage is
-// as in [Config].
-func Recover(ctx context.Context, home string, dry bool, salvage Salvage) (left Leftovers, err error) {
+// with dry it only looks. Living engines and their runs are not touched. On error the leftovers are those dealt with. salvage and
+// handoffs are as in [Config].
+func Recover(ctx context.Context, home string, dry bool, salvage Salvage, handoffs Handoffs) (left Leftovers, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("recover what runs left: %w", err)
@@ -43,14 +43,14 @@ func Recover(ctx context.Context, home string, dry bool, salvage Salvage) (left 
 		return left, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	return recoverIn(ctx, db, home, dry, salvage, func(owner string) bool { return lockHeld(home, owner) })
+	return recoverIn(ctx, db, rescue{home, salvage, handoffs}, dry, func(owner string) bool { return lockHeld(home, owner) })
 }
 
 // Recover is [Recover] in the state of the engine, for a service that starts.
 func (e *Engine) Recover(ctx context.Context) (left Leftovers, err error) {
 	db, err := e.state(ctx)
 	if err == nil {
-		left, err = recoverIn(ctx, db, e.cfg.Home, false, e.cfg.Salvage, e.alive)
+		left, err = recoverIn(ctx, db, e.rescue(), false, e.alive)
 	}
 	if err != nil {
 		err = fmt.Errorf("recover what runs left: %w", err)
@@ -64,8 +64,8 @@ func lockHeld(home, id string) bool {
 	return held || err != nil
 }
 
-func recoverIn(ctx context.Context, db *store.DB, home string, dry bool, salvage Salvage, alive func(owner string) bool) (left Leftovers, err error) {
-	engines, err := deadEngines(home)
+func recoverIn(ctx context.Context, db *store.DB, with rescue, dry bool, alive func(owner string) bool) (left Leftovers, err error) {
+	engines, err := deadEngines(with.home)
 	if err != nil {
 		return left, err
 	}
@@ -75,10 +75,10 @@ func recoverIn(ctx context.Context, db *store.DB, home string, dry bool, salvage
 			return left, err
 		}
 		left.Runs = ids(lost)
-	} else if left.Runs, err = endLost(ctx, db, home, salvage, alive); err != nil {
+	} else if left.Runs, err = endLost(ctx, db, with, alive); err != nil {
 		return left, err
 	}
-	unclaimed, err := unclaimedOutput(ctx, db, home)
+	unclaimed, err := unclaimedOutput(ctx, db, with.home)
 	if err != nil {
 		return left, err
 	}
@@ -101,7 +101,7 @@ func (e *Engine) recover(ctx context.Context, db *store.DB) error {
 	if err != nil || len(engines) == 0 {
 		return err
 	}
-	_, err = endLost(ctx, db, e.cfg.Home, e.cfg.Salvage, func(owner string) bool {
+	_, err = endLost(ctx, db, e.rescue(), func(owner string) bool {
 		server, id := names(owner)
 		return server != e.cfg.Server || !slices.Contains(engines, filepath.Join(e.cfg.Home, enginesDir, id))
 	})
@@ -142,14 +142,14 @@ func deadEngines(home string) ([]string, error) {
 
 // endLost completes the records of runs whose engine is not alive. What the engine had written of their output is removed: how
 // much there was is not known, and what was still in memory is gone. What was salvaged takes its place.
-func endLost(ctx context.Context, db *store.DB, home string, salvage Salvage, alive func(owner string) bool) ([]string, error) {
+func endLost(ctx context.Context, db *store.DB, with rescue, alive func(owner string) bool) ([]string, error) {
 	var lost []record.Entry
 	err := db.Update(ctx, func(tx *sql.Tx) (err error) {
 		if lost, err = record.Lost(ctx, tx, alive); err != nil {
 			return err
 		}
 		for _, entry := range lost {
-			if err := finishLost(ctx, tx, home, salvage, entry, lostEnd); err != nil {
+			if err := finishLost(ctx, tx, with, entry, lostEnd); err != nil {
 				return err
 			}
 		}

@@ -30,7 +30,7 @@ func open(t testing.TB, path string) *DB {
 
 func insert(ctx context.Context, id string) func(*sql.Tx) error {
 	return func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `INSERT INTO runs VALUES (?, 1, 'cli', 'p', 'ok', 0, 'd', 'i', 'o', '', '{}', '')`, id)
+		_, err := tx.ExecContext(ctx, `INSERT INTO runs (id, started_at, client, profile, outcome, exit_code, driver, image, owner, plan, record, brief) VALUES (?, 1, 'cli', 'p', 'ok', 0, 'd', 'i', 'o', '', '{}', '')`, id)
 		return err
 	}
 }
@@ -256,7 +256,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := db.Update(t.Context(), func(tx *sql.Tx) error {
-		_, err := tx.Exec(`INSERT INTO runs VALUES ('big', 1, 'cli', 'p', 'ok', 0, 'd', 'i', 'o', '', ?, '')`, strings.Repeat("x", 1<<20))
+		_, err := tx.Exec(`INSERT INTO runs (id, started_at, client, profile, outcome, exit_code, driver, image, owner, plan, record, brief) VALUES ('big', 1, 'cli', 'p', 'ok', 0, 'd', 'i', 'o', '', ?, '')`, strings.Repeat("x", 1<<20))
 		return err
 	})
 	if err == nil || !strings.Contains(err.Error(), "free disk space") {

@@ -99,7 +99,7 @@ func Test(t *testing.T, at func(ctx context.Context, path string) (*store.DB, er
 }
 
 func insert(ctx context.Context, tx *sql.Tx, id string) error {
-	_, err := tx.ExecContext(ctx, `INSERT INTO runs VALUES (?, 1, 'cli', 'p', 'ok', 0, 'd', 'i', 'o', '', '{}', '')`, id)
+	_, err := tx.ExecContext(ctx, `INSERT INTO runs (id, started_at, client, profile, outcome, exit_code, driver, image, owner, plan, record, brief) VALUES (?, 1, 'cli', 'p', 'ok', 0, 'd', 'i', 'o', '', '{}', '')`, id)
 	return err
 }
 
