@@ -30,7 +30,8 @@ var mayImport = map[string]string{
 	"driver/gvisor/sentry": "driver driver/rules driver/gvisor/wire watch", // watch: the records that the guard writes
 	"run":                  "alert audit driver driver/rules image policy profile record store watch workspace",
 	"serve":                "api approval auth broker policy profile queue record run store", // the way of a run of somebody else, from request to exit frame
-	"httpapi":              "api approval audit auth broker queue serve store",               // a door: it translates, and turns the errors of these into answers
+	"note":                 "profile",                                                        // the languages of fences, and what limits may look like
+	"httpapi":              "api approval audit auth broker note queue serve store",          // a door: it translates, and turns the errors of these into answers
 	"telemetry":            "run serve",                                                      // the lives of runs, told to others
 	"serve/servetest":      "*",                                                              // wiring, as in cmd/silk, for tests
 	"watch/bpf":            "watch",
@@ -74,7 +75,7 @@ func TestImports(t *testing.T) {
 // TestSilkLinksNoServer keeps it quick too: what the service links is in the executable with the tag "server".
 func TestSilkLinksNoServer(t *testing.T) {
 	for pkg := range list(t, `{{.ImportPath}}`, "-deps", "./cmd/silk") {
-		if strings.HasPrefix(pkg, "github.com/nats-io/") || strings.HasPrefix(pkg, "go.opentelemetry.io/") || strings.HasPrefix(pkg, "github.com/jackc/") || pkg == "httpapi" || pkg == "queue" {
+		if strings.HasPrefix(pkg, "github.com/nats-io/") || strings.HasPrefix(pkg, "go.opentelemetry.io/") || strings.HasPrefix(pkg, "github.com/jackc/") || strings.HasPrefix(pkg, "github.com/yuin/") || pkg == "httpapi" || pkg == "queue" {
 			t.Errorf("cmd/silk links %s", pkg)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/silk-sandbox/silk/auth"
 	"github.com/silk-sandbox/silk/broker"
 	"github.com/silk-sandbox/silk/internal/logkey"
+	"github.com/silk-sandbox/silk/note"
 	"github.com/silk-sandbox/silk/queue"
 	"github.com/silk-sandbox/silk/serve"
 	"github.com/silk-sandbox/silk/store"
@@ -49,6 +50,8 @@ var kinds = []struct {
 	{serve.ErrInputOffset, http.StatusConflict, "input-offset", "the piece is not the next one of the input"},
 	{serve.ErrInputFull, http.StatusConflict, "input-full", "the program has not read what came before"},
 	{serve.ErrState, http.StatusConflict, "state", "the run is not in a state that allows this"},
+	{note.ErrNotFound, http.StatusConflict, "block-not-found", "the block is not in the note"},
+	{errOtherCode, http.StatusConflict, "other-code", "the run is not one of the block"},
 	{broker.ErrCursor, http.StatusRequestedRangeNotSatisfiable, "cursor", "the run has not printed that much"},
 	{auth.ErrTooManyTickets, http.StatusServiceUnavailable, "busy", "too many tickets wait to be used"},
 	{queue.ErrClosed, http.StatusServiceUnavailable, "stopping", "the server stops"},

@@ -182,17 +182,20 @@ func (s *sandbox) closeAll() {
 func (s *sandbox) run() {
 	defer close(s.ended)
 	s.exit.Usage = driver.Usage{CPU: 1, PeakMemoryBytes: 1 << 20, Processes: 1}
-	if s.spec.Args[0] != "fake" {
-		s.exit.Code, s.exit.NotFound, s.exit.Message = 127, true, s.spec.Args[0]+": command not found"
-	} else {
-		s.main()
+	switch args := s.spec.Args; {
+	case args[0] == "fake":
+		s.main(args[1:])
+	case args[0] == "sh" && len(args) > 1: // with a script, which is not read: what it would do are its arguments
+		s.main(args[2:])
+	default:
+		s.exit.Code, s.exit.NotFound, s.exit.Message = 127, true, args[0]+": command not found"
 	}
 	s.end()
 	s.offspring.Wait()
 }
 
-func (s *sandbox) main() {
-	for _, op := range s.spec.Args[1:] {
+func (s *sandbox) main(ops []string) {
+	for _, op := range ops {
 		done := s.do(op)
 		if isClosed(s.killed) {
 			s.exit.Killed, s.exit.Code, s.exit.Signal = true, 0, int(syscall.SIGKILL)
