@@ -1,17 +1,20 @@
 package selftest
 
-import "slices"
+import (
+	"slices"
+	"sync"
+)
 
 // All is every row, class by class. Rows are shared: the caller must not change them.
-func All() []Row { return all }
-
-var all = slices.Concat(
-	spellings(), links(), hardLinks(), openings(), kernelFiles(), hostFiles(), processFiles(), devices(), unlisted(), ordinaryFiles(), lookalikes(), readOnly(), mounted(),
-	sockets(), destinations(), loopback(),
-	mounts(), newNamespaces(), identities(), kernelPrivileges(), otherProcesses(), probes(), otherHands(), hostSettings(), priorities(),
-	oneProcess(), execution(), races(),
-	memory(), kernelMemory(), counts(), endless(), output(), afterwards(), visibility(),
-)
+var All = sync.OnceValue(func() []Row {
+	return slices.Concat(
+		spellings(), links(), hardLinks(), openings(), kernelFiles(), hostFiles(), processFiles(), devices(), unlisted(), ordinaryFiles(), lookalikes(), readOnly(), mounted(),
+		sockets(), destinations(), loopback(),
+		mounts(), newNamespaces(), identities(), kernelPrivileges(), otherProcesses(), probes(), otherHands(), hostSettings(), priorities(),
+		oneProcess(), execution(), races(),
+		memory(), kernelMemory(), counts(), endless(), output(), afterwards(), visibility(),
+	)
+})
 
 // class completes rows that share a class and, unless they say otherwise, a rule and what is behind it.
 func class(name, rule string, behind []Layer, rows ...Row) []Row {

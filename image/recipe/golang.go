@@ -9,6 +9,7 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/silk-sandbox/silk/image"
 )
@@ -65,13 +66,14 @@ func goLibrary(t *image.Tree) (c compilation, ok bool) {
 	}}, true
 }
 
-// Names and contents of the files in Go's cache: the output of an action, by its hash, and which one it is, with its size
-// and the time at which it was made (cmd/go/internal/cache).
-var (
-	goOutput = regexp.MustCompile(`^cache/[0-9a-f]{2}/([0-9a-f]{64})-d$`)
-	goAction = regexp.MustCompile(`^cache/[0-9a-f]{2}/([0-9a-f]{64})-a$`)
-	goEntry  = regexp.MustCompile(`^v1 ([0-9a-f]{64}) ([0-9a-f]{64}) +[0-9]+ +[0-9]+\n$`)
-)
+// goCacheForms match names and contents of the files in Go's cache: the output of an action, by its hash, and which one it is,
+// with its size and the time at which it was made (cmd/go/internal/cache).
+var goCacheForms = sync.OnceValue(func() (f struct{ output, action, entry *regexp.Regexp }) { // not in each start of silk
+	f.output = regexp.MustCompile(`^cache/[0-9a-f]{2}/([0-9a-f]{64})-d$`)
+	f.action = regexp.MustCompile(`^cache/[0-9a-f]{2}/([0-9a-f]{64})-a$`)
+	f.entry = regexp.MustCompile(`^v1 ([0-9a-f]{64}) ([0-9a-f]{64}) +[0-9]+ +[0-9]+\n$`)
+	return f
+})
 
 // maxGoBytes bounds one file of the cache: the largest, the runtime's, is below 16 MB in Go 1.24.
 const maxGoBytes = 256 << 20
@@ -82,7 +84,7 @@ func addGoCache(t *image.Tree, workspace io.Reader) error {
 	outputs := map[string]string{} // by action
 	err := eachEntry(workspace, func(h *tar.Header, r io.Reader) error {
 		name := strings.TrimPrefix(h.Name, "./")
-		output, action := goOutput.FindStringSubmatch(name), goAction.FindStringSubmatch(name)
+		output, action := goCacheForms().output.FindStringSubmatch(name), goCacheForms().action.FindStringSubmatch(name)
 		if output == nil && action == nil && name != "gocacheprog" {
 			return nil
 		}
@@ -97,7 +99,7 @@ func addGoCache(t *image.Tree, workspace io.Reader) error {
 			if err != nil {
 				return err
 			}
-			entry := goEntry.FindSubmatch(text)
+			entry := goCacheForms().entry.FindSubmatch(text)
 			if entry == nil || string(entry[1]) != action[1] {
 				return &image.RefusedError{Entry: h.Name, Err: errors.New("does not say what its output is")}
 			}

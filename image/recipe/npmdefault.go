@@ -8,6 +8,7 @@ import (
 	"io"
 	"path"
 	"regexp"
+	"sync"
 )
 
 // npmTool is the recipe of which the lock of Debian's npm package is a part; no image is made of it.
@@ -17,7 +18,9 @@ var npmTool = Recipe{Name: "npm", Packages: []string{"npm"}}
 const npmDefinitions = "usr/share/nodejs/npm/lib/utils/config/definitions.js"
 
 // npmRegistryDefault finds the default of the key "registry" there.
-var npmRegistryDefault = regexp.MustCompile(`define\('registry', \{\s*default: '(https?://[^']+)'`)
+var npmRegistryDefault = sync.OnceValue(func() *regexp.Regexp { // not in each start of silk
+	return regexp.MustCompile(`define\('registry', \{\s*default: '(https?://[^']+)'`)
+})
 
 // RefreshNPM resolves the lock of Debian's npm package, see npmDefault.
 func RefreshNPM(ctx context.Context, config Config) (Lock, error) {
@@ -49,7 +52,7 @@ func npmDefault(ctx context.Context, config Config) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read npm's default registry from Debian's npm package: %w", err)
 	}
-	found := npmRegistryDefault.FindSubmatch(text)
+	found := npmRegistryDefault().FindSubmatch(text)
 	if found == nil {
 		return "", errors.New("the npm package of Debian names no default registry where it used to")
 	}

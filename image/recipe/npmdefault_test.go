@@ -10,11 +10,11 @@ import (
 func TestNPMRegistryDefault(t *testing.T) {
 	text := "define('prefer-online', {\n  default: false,\n})\n\ndefine('registry', {\n  default: 'https://registry.invalid/',\n  type: url,\n})\n" +
 		"define('replace-registry-host', {\n  default: 'npmjs',\n})\n"
-	got := npmRegistryDefault.FindStringSubmatch(text)
+	got := npmRegistryDefault().FindStringSubmatch(text)
 	if got == nil || got[1] != "https://registry.invalid/" {
 		t.Errorf("found %q", got)
 	}
-	if got := npmRegistryDefault.FindString("define('registry', {\n  type: url,\n})\ndefine('x', {\n  default: 'https://other.invalid/',\n})"); got != "" {
+	if got := npmRegistryDefault().FindString("define('registry', {\n  type: url,\n})\ndefine('x', {\n  default: 'https://other.invalid/',\n})"); got != "" {
 		t.Errorf("found the default of another key: %q", got)
 	}
 }
