@@ -1,0 +1,196 @@
+// Package gateway is the network that a sandbox sees: a router and a resolver, in a stack of our own, behind its only link.
+//
+// Whatever a packet says, what happens is decided by an [egress.Table] before anything is dialled: connections are ended here, by gVisor's
+// tcpip, and made anew on the host's side by an ordinary dial. No packet of a sandbox reaches the host's network, and none of that
+// network's a sandbox. One process can serve many sandboxes; if it dies, they have no network.
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"gvisor.dev/gvisor/pkg/buffer"
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
+	"gvisor.dev/gvisor/pkg/tcpip/link/channel"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv6"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
+
+	"github.com/silk-sandbox/silk/egress"
+)
+
+// MTU is the size of the largest packet on the link. The link is memory: a large one costs less per byte.
+const MTU = 16 << 10
+
+// Link is a sandbox's end of the network: each Read and Write is one IP packet. A SOCK_SEQPACKET socket is one. Read ends with
+// an error when the sandbox is gone.
+type Link interface{ io.ReadWriter }
+
+// Config is how much of the network a sandbox gets. Zero values mean the defaults.
+type Config struct {
+	Connections int           // at once; default 256
+	Bytes       int64         // both ways together; default 10 GiB
+	Dial        time.Duration // for a connection to come about, and for a client to say what it speaks; default 10 s
+	Idle        time.Duration // without a byte, after which a connection ends; default 5 min
+
+	// Decided is told what was decided: an allowed connection when it has ended, a refusal at once. It is called from many
+	// goroutines. nil tells nobody.
+	Decided func(Decision)
+
+	dialer func(ctx context.Context, to netip.AddrPort) (net.Conn, error) // tests
+}
+
+func (c Config) withDefaults() Config {
+	if c.Connections == 0 {
+		c.Connections = 256
+	}
+	if c.Bytes == 0 {
+		c.Bytes = 10 << 30
+	}
+	if c.Dial == 0 {
+		c.Dial = 10 * time.Second
+	}
+	if c.Idle == 0 {
+		c.Idle = 5 * time.Minute
+	}
+	if c.Decided == nil {
+		c.Decided = func(Decision) {}
+	}
+	if c.dialer == nil {
+		c.dialer = func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "tcp", to.String())
+		}
+	}
+	return c
+}
+
+// gateway serves one sandbox.
+type gateway struct {
+	cfg     Config
+	table   *egress.Table
+	stack   *stack.Stack
+	reports *reports
+	web     *web
+
+	slots chan struct{} // one for each connection
+	quota quota
+	work  sync.WaitGroup
+}
+
+// maxInFlight bounds connections that are neither made nor refused yet.
+const maxInFlight = 512
+
+// Serve serves a sandbox until ctx ends or its link does, which is no error. When it returns nothing of it is left: every connection is
+// closed, every decision told.
+func Serve(ctx context.Context, link Link, table *egress.Table, cfg Config) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	cfg = cfg.withDefaults()
+	g := &gateway{
+		cfg: cfg, table: table, slots: make(chan struct{}, cfg.Connections), quota: quota{left: cfg.Bytes},
+		reports: &reports{tell: cfg.Decided, seen: map[sort]*repeated{}},
+	}
+	g.web = newWeb(g)
+	endpoint := channel.New(512, MTU, "")
+	if g.stack, err = newStack(endpoint); err != nil {
+		return err
+	}
+	forwarder := tcp.NewForwarder(g.stack, 0, maxInFlight, func(r *tcp.ForwarderRequest) {
+		g.work.Go(func() { g.connection(ctx, r) })
+	})
+	g.stack.SetTransportProtocolHandler(tcp.ProtocolNumber, forwarder.HandlePacket)
+	g.stack.SetTransportProtocolHandler(udp.ProtocolNumber, udp.NewForwarder(g.stack, func(r *udp.ForwarderRequest) bool {
+		return g.datagrams(ctx, r)
+	}).HandlePacket)
+
+	g.work.Go(func() { g.send(ctx, endpoint, link, cancel) })
+	err = receive(ctx, endpoint, link)
+	cancel()
+	endpoint.Close()
+	g.stack.Close() // ends every connection on the sandbox's side
+	g.web.close()
+	g.work.Wait()
+	g.stack.Wait()
+	g.reports.end()
+	return err
+}
+
+// nic is the number of the stack's only network interface.
+const nic = 1
+
+// newStack makes a stack that has every address.
+func newStack(endpoint stack.LinkEndpoint) (*stack.Stack, error) {
+	s := stack.New(stack.Options{
+		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, ipv6.NewProtocol},
+		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol},
+	})
+	sack := tcpip.TCPSACKEnabled(true)
+	for _, err := range []tcpip.Error{
+		s.CreateNIC(nic, endpoint), s.SetPromiscuousMode(nic, true), s.SetSpoofing(nic, true), s.SetTransportProtocolOption(tcp.ProtocolNumber, &sack),
+	} {
+		if err != nil {
+			s.Close()
+			return nil, fmt.Errorf("make network stack: %s", err)
+		}
+	}
+	s.SetRouteTable([]tcpip.Route{{Destination: header.IPv4EmptySubnet, NIC: nic}, {Destination: header.IPv6EmptySubnet, NIC: nic}})
+	return s, nil
+}
+
+// receive brings packets of the sandbox to the stack until there is no more.
+func receive(ctx context.Context, endpoint *channel.Endpoint, link Link) error {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := link.Read(buf)
+		if err != nil || n == 0 {
+			if ctx.Err() != nil || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || err == nil {
+				return nil
+			}
+			return fmt.Errorf("read packets of sandbox: %w", err)
+		}
+		version, ok := passes(buf[:n])
+		if !ok {
+			continue
+		}
+		protocol := ipv4.ProtocolNumber
+		if version == 6 {
+			protocol = ipv6.ProtocolNumber
+		}
+		p := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(buf[:n])})
+		endpoint.InjectInbound(protocol, p)
+		p.DecRef()
+	}
+}
+
+// send brings packets of the stack to the sandbox. Without a link nothing more can be done.
+func (g *gateway) send(ctx context.Context, endpoint *channel.Endpoint, link Link, fail func()) {
+	defer fail()
+	for {
+		p := endpoint.ReadContext(ctx)
+		if p == nil {
+			return
+		}
+		view := p.ToView()
+		_, err := link.Write(view.AsSlice())
+		view.Release()
+		p.DecRef()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// addrPort is an address of the stack's.
+func addrPort(a tcpip.Address, port uint16) netip.AddrPort {
+	addr, _ := netip.AddrFromSlice(a.AsSlice())
+	return netip.AddrPortFrom(addr, port)
+}

@@ -1,0 +1,257 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
+	"gvisor.dev/gvisor/pkg/waiter"
+
+	"github.com/silk-sandbox/silk/egress"
+)
+
+// dnsPort is where the gateway answers queries.
+const dnsPort = 53
+
+func isResolver(at netip.AddrPort) bool {
+	return at.Port() == dnsPort && (at.Addr() == egress.Gateway4 || at.Addr() == egress.Gateway6)
+}
+
+// connection takes one of a sandbox from its first packet to its end.
+func (g *gateway) connection(ctx context.Context, r *tcp.ForwarderRequest) {
+	id := r.ID()
+	at := addrPort(id.LocalAddress, id.LocalPort)
+	if isResolver(at) {
+		g.queries(ctx, r)
+		return
+	}
+	d := Decision{Kind: "tcp", Host: at.Addr().String(), Port: at.Port(), At: time.Now(), Count: 1}
+	target, err := g.table.Destination(at)
+	if name, ok := g.table.Name(at.Addr()); ok {
+		d.Host = name
+	}
+	if err == nil {
+		select {
+		case g.slots <- struct{}{}:
+			defer func() { <-g.slots }()
+		default:
+			err = &egress.Refusal{Rule: "connections", Reason: fmt.Sprintf("the sandbox has %d connections already", g.cfg.Connections)}
+		}
+	}
+	if err != nil {
+		r.Complete(true)
+		g.refused(d, err)
+		return
+	}
+	if target.Protocol == egress.TCP {
+		g.plain(ctx, r, target, d)
+		return
+	}
+	guest, err := accept(r)
+	if err != nil {
+		g.ended(d, err)
+		return
+	}
+	defer guest.Close()
+	defer context.AfterFunc(ctx, func() { _ = guest.Close() })()
+	said, hello, err := g.sniff(guest)
+	switch {
+	case err != nil:
+	case target.Protocol != egress.Any && hello.Protocol != target.Protocol:
+		err = &egress.Refusal{Rule: egress.RefusedProtocol, Reason: fmt.Sprintf("the client speaks %s, and the rule for %s is %s", hello.Protocol, target.Host(), target.Protocol)}
+	case hello.Protocol == egress.TLS && hello.Name != target.Name:
+		err = &egress.Refusal{Rule: egress.RefusedName, Reason: fmt.Sprintf("the client asks %s for the server %s", target.Host(), hello.Name)}
+	}
+	if err != nil {
+		g.refused(d, err)
+		return
+	}
+	client := &spoken{Conn: guest, said: said}
+	if hello.Protocol == egress.HTTP {
+		g.web.serve(client, target)
+		return
+	}
+	host, err := g.dial(ctx, target, &d)
+	if err != nil {
+		g.failed(d, err)
+		return
+	}
+	g.join(ctx, client, host, d)
+}
+
+// plain makes a connection whose client need not speak first: what it asks for is refused or there before it is answered.
+func (g *gateway) plain(ctx context.Context, r *tcp.ForwarderRequest, target egress.Target, d Decision) {
+	host, err := g.dial(ctx, target, &d)
+	if err != nil {
+		r.Complete(true)
+		g.failed(d, err)
+		return
+	}
+	guest, err := accept(r)
+	if err != nil {
+		g.ended(d, errors.Join(err, host.Close()))
+		return
+	}
+	g.join(ctx, guest, host, d)
+}
+
+// accept answers the sandbox.
+func accept(r *tcp.ForwarderRequest) (*gonet.TCPConn, error) {
+	var queue waiter.Queue
+	endpoint, err := r.CreateEndpoint(&queue)
+	if err != nil {
+		r.Complete(true)
+		return nil, fmt.Errorf("answer sandbox: %s", err)
+	}
+	r.Complete(false)
+	endpoint.SocketOptions().SetKeepAlive(true)
+	return gonet.NewTCPConn(&queue, endpoint), nil
+}
+
+// sniff reads until it is known what the client speaks.
+func (g *gateway) sniff(guest net.Conn) (said []byte, h egress.Hello, err error) {
+	if err := guest.SetReadDeadline(time.Now().Add(g.cfg.Dial)); err != nil {
+		return nil, h, fmt.Errorf("bound the wait for the client: %w", err)
+	}
+	buf := make([]byte, 4<<10)
+	for {
+		n, readErr := guest.Read(buf)
+		said = append(said, buf[:n]...)
+		h, err = egress.Sniff(said)
+		switch {
+		case err == nil:
+			return said, h, guest.SetReadDeadline(time.Time{})
+		case !errors.Is(err, egress.ErrMore):
+			return nil, h, &egress.Refusal{Rule: egress.RefusedProtocol, Reason: err.Error()}
+		case errors.Is(readErr, io.EOF) && len(said) == 0: // it has looked whether somebody is there
+			return nil, h, &egress.Refusal{Rule: egress.RefusedProtocol, Reason: "the client said nothing"}
+		case readErr != nil:
+			return nil, h, &egress.Refusal{Rule: egress.RefusedProtocol, Reason: fmt.Sprintf("the client did not say in %v what it speaks; where the server speaks first the rule is tcp:host:port", g.cfg.Dial)}
+		}
+	}
+}
+
+// dial connects to a target.
+func (g *gateway) dial(ctx context.Context, target egress.Target, d *Decision) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, g.cfg.Dial)
+	defer cancel()
+	addrs, err := g.table.Addresses(ctx, target)
+	if err != nil {
+		return nil, err
+	}
+	var faults []error
+	for _, addr := range addrs {
+		c, err := g.cfg.dialer(ctx, addr)
+		if err == nil {
+			d.Addr = addr.Addr()
+			return c, nil
+		}
+		faults = append(faults, err)
+	}
+	return nil, errors.Join(faults...)
+}
+
+// join passes bytes both ways until both sides have said all, one has failed, or nothing has come for long.
+func (g *gateway) join(ctx context.Context, guest, host net.Conn, d Decision) {
+	defer context.AfterFunc(ctx, func() { _, _ = guest.Close(), host.Close() })()
+	var last atomic.Int64 // when a byte came
+	last.Store(time.Now().UnixNano())
+	back := make(chan error, 1)
+	go func() { back <- g.pass(guest, host, &d.Taken, &last) }()
+	err := g.pass(host, guest, &d.Sent, &last)
+	if err != nil {
+		_, _ = guest.Close(), host.Close() // the other way ends, too
+	}
+	err = errors.Join(err, <-back)
+	_, _ = guest.Close(), host.Close()
+	g.ended(d, err)
+}
+
+// pass copies from one side to the other and says there that it was all.
+func (g *gateway) pass(to, from net.Conn, n *int64, last *atomic.Int64) error {
+	buf := make([]byte, 32<<10)
+	for {
+		if err := from.SetReadDeadline(time.Now().Add(g.cfg.Idle)); err != nil {
+			return err
+		}
+		got, err := from.Read(buf)
+		if got > 0 {
+			last.Store(time.Now().UnixNano())
+			if err := g.quota.take(got); err != nil {
+				_ = to.Close()
+				return err
+			}
+			if _, err := to.Write(buf[:got]); err != nil {
+				_ = from.Close() // nobody wants the rest
+				return err
+			}
+			*n += int64(got)
+		}
+		var timeout net.Error
+		switch {
+		case err == nil, errors.As(err, &timeout) && timeout.Timeout() && time.Since(time.Unix(0, last.Load())) < g.cfg.Idle: // the other way is busy
+		case errors.Is(err, io.EOF):
+			if half, ok := to.(interface{ CloseWrite() error }); ok {
+				return half.CloseWrite()
+			}
+			return to.Close()
+		default:
+			_ = to.Close()
+			return err
+		}
+	}
+}
+
+// refused tells that something was.
+func (g *gateway) refused(d Decision, err error) {
+	d.Rule, d.Reason = "host", err.Error()
+	if r, ok := errors.AsType[*egress.Refusal](err); ok {
+		d.Rule = r.Rule
+	}
+	g.reports.refused(d)
+}
+
+// failed tells of a connection that did not come about: the address was refused, or the host's network did not get there.
+func (g *gateway) failed(d Decision, err error) {
+	if _, ok := errors.AsType[*egress.Refusal](err); ok {
+		g.refused(d, err)
+		return
+	}
+	g.ended(d, err)
+}
+
+// ended tells of a connection that was allowed.
+func (g *gateway) ended(d Decision, err error) {
+	d.Allowed, d.Lasted = true, time.Since(d.At)
+	if errors.Is(err, errQuota) {
+		d.Rule = "bytes"
+	}
+	if err != nil && d.Sent+d.Taken == 0 || errors.Is(err, errQuota) {
+		d.Reason = err.Error()
+	}
+	g.cfg.Decided(d)
+}
+
+// spoken is a connection of which something was read already.
+type spoken struct {
+	net.Conn
+	said []byte
+}
+
+func (s *spoken) Read(b []byte) (int, error) {
+	if len(s.said) > 0 {
+		n := copy(b, s.said)
+		s.said = s.said[n:]
+		return n, nil
+	}
+	return s.Conn.Read(b)
+}
+
+func (s *spoken) CloseWrite() error { return s.Conn.(*gonet.TCPConn).CloseWrite() }
