@@ -198,7 +198,7 @@ func TestHTTPNeedsItsHostEachTime(t *testing.T) {
 		{"POST /e HTTP/1.1\r\nHost: " + own + "\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi", "", 100},
 	} {
 		status, body := exchange(test.text)
-		if status == 100 {
+		for status == 100 {
 			status, body = exchange("")
 			test.status, test.body = 200, "POST hi []"
 		}
