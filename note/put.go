@@ -55,8 +55,8 @@ func (n *Note) Clear(i int) []byte {
 	return slices.Concat(n.text[:start], n.text[b.Result.end:])
 }
 
-// mustSeparate says whether what follows a result at offset end would become a part of it: a quote would, and where the result
-// does not end with a fence, most lines would (CommonMark 5.1: laziness).
+// mustSeparate says whether what follows a result at offset end would become a part of it: a quote would, what is like our separator
+// would to us, and where the result does not end with a fence, most lines would (CommonMark 5.1: laziness).
 func (n *Note) mustSeparate(b *Block, lines []string, end int) bool {
 	i := slices.IndexFunc(n.lines, func(l line) bool { return l.start == end })
 	if i < 0 {
@@ -73,5 +73,5 @@ func (n *Note) mustSeparate(b *Block, lines []string, end int) bool {
 	}
 	last := strings.TrimLeft(lines[len(lines)-1], "> ")
 	fenced := strings.HasPrefix(last, "```") || strings.HasPrefix(last, "~~~")
-	return !fenced || strings.HasPrefix(rest, ">")
+	return !fenced || strings.HasPrefix(rest, ">") || strings.HasPrefix(rest, separator)
 }
