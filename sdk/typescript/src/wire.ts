@@ -171,7 +171,14 @@ export const preview = object<Preview>({
   enforced: array(object<Preview["enforced"][number]>({ what: string, rule: optional(string) })),
 });
 
-const knownRequest = object<Omit<RunRequest, "files" | "terminal">>({
+// What the server puts into requests that it makes.
+type Made = Pick<
+  RunRequest,
+  | "args" | "client" | "code" | "code_b64" | "deterministic" | "driver" | "env" | "hosts" | "isolation" | "language" | "limits" | "name" | "network" | "no_spawn"
+  | "profile" | "require_watch" | "session" | "stdin" | "stdin_open"
+>;
+
+const knownRequest = object<Made>({
   args: optional(array(string)),
   client: optional(oneOf("note", "mcp")),
   code: optional(string),
