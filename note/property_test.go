@@ -321,7 +321,9 @@ func ours(t rapid.TB, out []byte, p *note.Place) {
 		t.Errorf("the result has %d quotes; %v", quotes, err)
 	}
 	for _, l := range lines(out)[p.Line : p.EndLine+1] {
-		if i := strings.IndexFunc(l, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f || 0x80 <= r && r < 0xa0 || r == '\u202e' || r == '\u2066' }); i >= 0 {
+		if i := strings.IndexFunc(l, func(r rune) bool {
+			return r < ' ' && r != '\t' || r == 0x7f || 0x80 <= r && r < 0xa0 || r == '\u202e' || r == '\u2066'
+		}); i >= 0 {
 			t.Errorf("the result has %q", l[i:])
 		}
 	}

@@ -3,6 +3,7 @@ package note
 import (
 	"bytes"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -74,4 +75,17 @@ func (n *Note) mustSeparate(b *Block, lines []string, end int) bool {
 	last := strings.TrimLeft(lines[len(lines)-1], "> ")
 	fenced := strings.HasPrefix(last, "```") || strings.HasPrefix(last, "~~~")
 	return !fenced || strings.HasPrefix(rest, ">") || strings.HasPrefix(rest, separator)
+}
+
+// Aside returns a note of its own with a block and its result: for one that is not in its note any more.
+func Aside(b Block, r *Result) []byte {
+	info := b.Language
+	for _, k := range sortedKeys(b.Attributes) {
+		if k == "profile" { // the one that a reader needs to run it again
+			info += " {silk profile=" + strconv.Quote(b.Attributes[k]) + "}"
+		}
+	}
+	lines := fenced(info, strings.Split(strings.TrimSuffix(b.Code, "\n"), "\n"))
+	n := Parse([]byte(strings.Join(lines, "\n") + "\n"))
+	return n.Put(0, r)
 }
