@@ -32,7 +32,7 @@ type Engine interface {
 // Runner takes requests through their life.
 type Runner interface {
 	// Run returns when the run has ended. Before, it calls on in order, one call at a time: hello first, as soon as the run has an
-	// id, then what frames a stream has, without exit. The bytes of an output frame are data, which is valid during the call, and
+	// id, with its state if it is accepted; then what frames a stream has, started among them, without exit. The bytes of an output frame are data, which is valid during the call, and
 	// not in the frame. The end of ctx ends the run, and Run returns when it is over. A request that policy refuses has the
 	// outcome denied. Errors: [*RequestError] for one that cannot be read, and what keeps the engine from saying how the run ended.
 	Run(ctx context.Context, req api.RunRequest, on func(f api.Frame, data []byte)) (api.Outcome, error)

@@ -11,7 +11,7 @@ import (
 
 // live is a run that this server has begun.
 type live struct {
-	known   chan struct{} // closed when the run has an id, or will never have one
+	known   chan struct{} // closed when the run has an id and is accepted, or will never be
 	done    chan struct{} // closed when it has ended; outcome and err are valid then
 	changed chan struct{} // has one entry when something happened that a client may want to hear of
 	cancel  context.CancelCauseFunc
@@ -28,19 +28,35 @@ type live struct {
 	began   time.Time // when it started to run, else when it was asked for
 }
 
+// errWaited is why a run has no outcome.
+var errWaited = errors.New("it was ended while it waited for others, and has not run")
+
 // busyError says that too much waits already.
 type busyError struct{}
 
 func (busyError) Error() string {
-	return "too many runs wait already: wait for one to end, or end one with cancel_run, and try again"
+	return "too many runs at once: wait for one to end, or end one with cancel_run, and try again"
 }
 
-// start begins a run that ends when ctx does.
-func (s *Server) start(ctx context.Context, req api.RunRequest) (*live, error) {
+// start begins a run that ends when ctx does. In the background it does not wait for others.
+func (s *Server) start(ctx context.Context, req api.RunRequest, background bool) (*live, error) {
+	if s.ctx.Err() != nil {
+		return nil, context.Cause(s.ctx)
+	}
 	select {
 	case s.queue <- struct{}{}:
 	default:
 		return nil, busyError{}
+	}
+	slot := false
+	if background {
+		select {
+		case s.slots <- struct{}{}:
+			slot = true
+		default:
+			<-s.queue
+			return nil, busyError{}
+		}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })
@@ -48,6 +64,7 @@ func (s *Server) start(ctx context.Context, req api.RunRequest) (*live, error) {
 		known: make(chan struct{}), done: make(chan struct{}), changed: make(chan struct{}, 1), cancel: cancel,
 		state: api.StateQueued, began: time.Now(),
 	}
+	known := sync.OnceFunc(func() { close(l.known) })
 	s.runs.Go(func() {
 		defer func() {
 			stop()
@@ -55,20 +72,28 @@ func (s *Server) start(ctx context.Context, req api.RunRequest) (*live, error) {
 			<-s.queue
 			s.forget(l)
 			close(l.done)
+			known() // after done: who waits for it looks whether it has ended
 		}()
-		knownOnce := sync.OnceFunc(func() { close(l.known) })
-		defer knownOnce()
-		select {
-		case s.slots <- struct{}{}:
-			defer func() { <-s.slots }()
-		case <-ctx.Done():
-			l.err = errors.New("it was ended while it waited for others, and has not run")
+		if !slot {
+			select {
+			case s.slots <- struct{}{}:
+			case <-ctx.Done():
+				l.err = errWaited
+				return
+			}
+		}
+		defer func() { <-s.slots }()
+		if ctx.Err() != nil { // and its turn came at the same moment
+			l.err = errWaited
 			return
 		}
 		l.outcome, l.err = s.cfg.Engine.Run(ctx, req, func(f api.Frame, data []byte) {
-			if l.note(f, data); f.Type == api.FrameHello {
+			l.note(f, data)
+			if f.Type == api.FrameHello {
 				s.remember(l, f.Run)
-				knownOnce()
+			}
+			if f.Type == api.FrameStarted || f.Type == api.FrameHello && f.State != "" {
+				known()
 			}
 		})
 	})

@@ -39,7 +39,7 @@ func (s *Server) run(ctx context.Context, call *sdk.CallToolRequest, req api.Run
 	}
 	ctx, stop := whileConnected(ctx, call)
 	defer stop()
-	l, err := s.start(ctx, req)
+	l, err := s.start(ctx, req, false)
 	if err != nil {
 		return nil, runAnswer{}, err
 	}
@@ -50,7 +50,7 @@ func (s *Server) run(ctx context.Context, call *sdk.CallToolRequest, req api.Run
 
 // begin begins a run and answers as soon as it has an id.
 func (s *Server) begin(ctx, life context.Context, req api.RunRequest, how call) (*sdk.CallToolResult, runAnswer, error) {
-	l, err := s.start(life, req)
+	l, err := s.start(life, req, true)
 	if err != nil {
 		return nil, runAnswer{}, err
 	}

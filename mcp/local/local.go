@@ -134,7 +134,7 @@ func (v *view) Run(ctx context.Context, in api.RunRequest, on func(api.Frame, []
 		return api.Outcome{}, &mcp.RequestError{Text: err.Error()}
 	}
 	id := newID()
-	on(api.Frame{Type: api.FrameHello, Run: id, Profile: policy.ProfileFor(req), State: string(api.StateQueued)}, nil)
+	on(api.Frame{Type: api.FrameHello, Run: id, Profile: policy.ProfileFor(req)}, nil) // without a state: it may be refused
 	dir := filepath.Join(v.dir, id)
 	defer os.Remove(dir) // which fails if there are artifacts
 	out, err := v.cfg.Engine.Run(ctx, req, run.IO{
