@@ -29,11 +29,14 @@ var mayImport = map[string]string{
 	"driver/gvisor/wire":   "driver driver/rules watch",
 	"driver/gvisor/sentry": "driver driver/rules driver/gvisor/wire watch", // watch: the records that the guard writes
 	"run":                  "alert audit driver driver/rules image policy profile record store watch workspace",
-	"serve":                "api approval auth broker policy profile queue record run store", // the way of a run of somebody else, from request to exit frame
-	"note":                 "profile",                                                        // the languages of fences, and what limits may look like
-	"httpapi":              "api approval audit auth broker note queue serve store",          // a door: it translates, and turns the errors of these into answers
-	"telemetry":            "run serve",                                                      // the lives of runs, told to others
-	"serve/servetest":      "*",                                                              // wiring, as in cmd/silk, for tests
+	"handoff":              "api record run store",                                                   // the ends of runs, in the form that receivers and clients get them, into the store
+	"serve":                "api approval auth broker handoff policy profile queue record run store", // the way of a run of somebody else, from request to exit frame
+	"note":                 "profile",                                                                // the languages of fences, and what limits may look like
+	"httpapi":              "api approval audit auth broker handoff note queue serve store",                  // a door: it translates, and turns the errors of these into answers
+	"mcp":                  "api client policy profile",                                              // a door, whose engine is a server's
+	"mcp/local":            "api auth mcp policy record run serve store",                             // or this host's, by the translation that the service has
+	"telemetry":            "run serve",                                                              // the lives of runs, told to others
+	"serve/servetest":      "*",                                                                      // wiring, as in cmd/silk, for tests
 	"watch/bpf":            "watch",
 	"selftest":             "driver/rules policy profile", // rules: what must come of an attack follows from the rule's action
 	"queue":                "store",                       // the rows of what was accepted

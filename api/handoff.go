@@ -39,6 +39,7 @@ type HandoffContent struct {
 	CreatedAtMs int64    `json:"created_at_ms"`
 
 	Run         string `json:"run"`
+	Name        string `json:"name" doc:"What people know the code by: the name of its file, or of the command"`
 	Profile     string `json:"profile"`
 	Client      string `json:"client" doc:"The door that the run came through: cli, api, note or mcp"`
 	Command     string `json:"command,omitempty" doc:"What was asked for, on one line, for people"`

@@ -30,6 +30,10 @@ type RunRequest struct {
 
 	Session string `json:"session,omitempty" maxLength:"26" doc:"Session that the run belongs to"`
 
+	// Where in a vault the code is from: told to those whom the run is handed on to, and no part of the request's hash.
+	Note  string `json:"note,omitempty" maxLength:"1024" doc:"Path, in its vault, of the note that the code is from. It decides nothing: it stands in hand-offs" example:"Lab/Tour.md"`
+	Block string `json:"block,omitempty" maxLength:"256" doc:"Names the code block in that note, for hand-offs"`
+
 	Client string `json:"client,omitempty" enum:"note,mcp" doc:"The door that the request came through, if it is not this API: for mcp, what is beyond the profile is refused, where others may ask the owner"`
 }
 

@@ -116,6 +116,7 @@ func (h *handler) register(mux *http.ServeMux) {
 	h.api = humago.New(mux, config)
 	h.runs()
 	h.approvals()
+	h.handoffs()
 	h.notes()
 	h.look()
 	h.tokens()

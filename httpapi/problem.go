@@ -18,6 +18,7 @@ import (
 	"github.com/silk-sandbox/silk/approval"
 	"github.com/silk-sandbox/silk/auth"
 	"github.com/silk-sandbox/silk/broker"
+	"github.com/silk-sandbox/silk/handoff"
 	"github.com/silk-sandbox/silk/internal/logkey"
 	"github.com/silk-sandbox/silk/note"
 	"github.com/silk-sandbox/silk/queue"
@@ -38,6 +39,9 @@ var kinds = []struct {
 	{serve.ErrNotFound, http.StatusNotFound, "not-found", "there is no such thing"},
 	{approval.ErrNotFound, http.StatusNotFound, "not-found", "there is no such thing"},
 	{auth.ErrNotFound, http.StatusNotFound, "not-found", "there is no such thing"},
+	{handoff.ErrNotFound, http.StatusNotFound, "not-found", "there is no such thing"},
+	{handoff.ErrAcked, http.StatusConflict, "acked", "it is acknowledged already"},
+	{handoff.ErrNoSink, http.StatusConflict, "no-sink", "there is nowhere to deliver it"},
 	{queue.ErrNotFound, http.StatusNotFound, "not-found", "there is no such thing"},
 	{queue.ErrKeyReused, http.StatusConflict, "key-reused", "the idempotency key belongs to another request"},
 	{approval.ErrHash, http.StatusConflict, "hash", "what waits is not what was looked at"},

@@ -8,12 +8,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "write ../api/openapi.yaml")
+var update = flag.Bool("update", false, "write what is generated in ../api")
 
 // TestSpec: the committed description is the one of the operations that answer.
 func TestSpec(t *testing.T) {
-	const file = "../api/openapi.yaml"
-	got, err := Spec()
+	committed(t, "../api/openapi.yaml", Spec)
+	committed(t, "../api/handoff.schema.json", HandoffSchema)
+}
+
+// committed compares a file with what make makes now.
+func committed(t *testing.T, file string, make func() ([]byte, error)) {
+	t.Helper()
+	got, err := make()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,6 +34,6 @@ func TestSpec(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("api/openapi.yaml is not up to date (run make generate):\n%s", diff)
+		t.Errorf("%s is not up to date (run make generate):\n%s", file, diff)
 	}
 }

@@ -63,8 +63,9 @@ type Block struct {
 
 // Place is where the result of a block is.
 type Place struct {
-	Line, EndLine int    // its first and last line
-	Run           string // whose result it is; "" if it does not say
+	Line, EndLine int      // its first and last line
+	Run           string   // whose result it is; "" if it does not say
+	Images        []string // paths of the pictures that it shows, in the vault
 
 	start, end int
 }

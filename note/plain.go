@@ -1,6 +1,7 @@
 package note
 
 import (
+	"bytes"
 	"strconv"
 	"strings"
 	"unicode"
@@ -44,10 +45,18 @@ type terminal struct {
 	over               bool // something was written beyond the last column
 	headSize, tailSize int
 	closed             bool // the head is full
+	skipped            bool
 }
+
+// tailRead is how much of the end of output is looked at for the last lines. What is between the first ones and that is only counted:
+// a program can print 10 MiB of anything, and somebody waits.
+const tailRead = 256 << 10
 
 func (t *terminal) write(p []byte) {
 	for len(p) > 0 {
+		if t.closed && !t.skipped && len(t.line) == 0 {
+			p, t.skipped = t.skip(p), true
+		}
 		r, n := utf8.DecodeRune(p)
 		rest := p[n:]
 		switch {
@@ -74,6 +83,18 @@ func (t *terminal) write(p []byte) {
 		}
 		p = rest
 	}
+}
+
+// skip returns the lines at the end of p.
+func (t *terminal) skip(p []byte) []byte {
+	from := max(0, len(p)-tailRead)
+	end := bytes.IndexByte(p[from:], '\n')
+	if from == 0 || end < 0 {
+		return p
+	}
+	from += end + 1
+	t.shown.omitted += bytes.Count(p[:from], []byte("\n"))
+	return p[from:]
 }
 
 // hidden are characters that do not belong into a note: control codes, those that turn the reading direction (Unicode Standard
@@ -193,6 +214,7 @@ func skipString(p []byte) (rest []byte) {
 
 // oneLine is text that is not ours as a part of one line.
 func oneLine(text string) string {
+	text = text[:min(len(text), 16*maxText)] // with room for what is not shown
 	s := plain([]byte(strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\r' || r == '\t' || r == '\v' || r == '\f' || r == '\u0085' {
 			return ' '

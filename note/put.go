@@ -3,6 +3,7 @@ package note
 import (
 	"bytes"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -55,8 +56,8 @@ func (n *Note) Clear(i int) []byte {
 	return slices.Concat(n.text[:start], n.text[b.Result.end:])
 }
 
-// mustSeparate says whether what follows a result at offset end would become a part of it: a quote would, and where the result
-// does not end with a fence, most lines would (CommonMark 5.1: laziness).
+// mustSeparate says whether what follows a result at offset end would become a part of it: a quote would, what is like our separator
+// would to us, and where the result does not end with a fence, most lines would (CommonMark 5.1: laziness).
 func (n *Note) mustSeparate(b *Block, lines []string, end int) bool {
 	i := slices.IndexFunc(n.lines, func(l line) bool { return l.start == end })
 	if i < 0 {
@@ -73,5 +74,18 @@ func (n *Note) mustSeparate(b *Block, lines []string, end int) bool {
 	}
 	last := strings.TrimLeft(lines[len(lines)-1], "> ")
 	fenced := strings.HasPrefix(last, "```") || strings.HasPrefix(last, "~~~")
-	return !fenced || strings.HasPrefix(rest, ">")
+	return !fenced || strings.HasPrefix(rest, ">") || strings.HasPrefix(rest, separator)
+}
+
+// Aside returns a note of its own with a block and its result: for one that is not in its note any more.
+func Aside(b Block, r *Result) []byte {
+	info := b.Language
+	for _, k := range sortedKeys(b.Attributes) {
+		if k == "profile" { // the one that a reader needs to run it again
+			info += " {silk profile=" + strconv.Quote(b.Attributes[k]) + "}"
+		}
+	}
+	lines := fenced(info, strings.Split(strings.TrimSuffix(b.Code, "\n"), "\n"))
+	n := Parse([]byte(strings.Join(lines, "\n") + "\n"))
+	return n.Put(0, r)
 }

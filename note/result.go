@@ -318,7 +318,7 @@ var (
 	titlePattern = regexp.MustCompile(`^\[!(?:quote|danger)\][+-]? ` + callTitle + dot + `\S.*$`)
 	runPattern   = regexp.MustCompile(dot + `run ([0-9A-HJKMNP-TV-Z]{26})\s*$`)
 	fencePattern = regexp.MustCompile("^(`{3,}|~{3,})(?:text|log)$")
-	imagePattern = regexp.MustCompile(`^!\[\[(?:[^\]|]*/)?` + imageDir + `[0-9A-Za-z-]+/[^\]|/]+\]\]$`)
+	imagePattern = regexp.MustCompile(`^!\[\[(?:[^\]|]*/)?` + imageDir + `(?:[0-9A-HJKMNP-TV-Z]{26}|[0-9a-f]{16}(?:-[0-9]+)?)/[^\]|/]+\]\]$`)
 )
 
 // result finds the result under a fence: the callout that comes next, if it is one of ours. It ends before the first line that silk
@@ -347,7 +347,7 @@ func (n *Note) result(f *fence) *Place {
 	if m := runPattern.FindStringSubmatch(title); m != nil {
 		p.Run = m[1]
 	}
-	next := n.parts(at+1, level+1)
+	next := n.parts(p, at+1, level+1)
 	if next < len(n.lines) {
 		if rest, ok := unquote(n.content(next), level); ok && strings.TrimSpace(rest) == separator {
 			next++
@@ -357,15 +357,18 @@ func (n *Note) result(f *fence) *Place {
 	return p
 }
 
-// parts returns the line after those, from line at on, that are parts of a result in quotes of a level.
-func (n *Note) parts(at, level int) int {
+// parts returns the line after those, from line at on, that are parts of result p in quotes of a level.
+func (n *Note) parts(p *Place, at, level int) int {
 	for at < len(n.lines) {
 		rest, ok := unquote(n.content(at), level)
 		if !ok {
 			return at
 		}
 		switch inner, quoted := unquote(rest, 1); {
-		case strings.HasPrefix(rest, remark), imagePattern.MatchString(rest):
+		case strings.HasPrefix(rest, remark):
+			at++
+		case imagePattern.MatchString(rest):
+			p.Images = append(p.Images, strings.TrimSuffix(strings.TrimPrefix(rest, "![["), "]]"))
 			at++
 		case fencePattern.MatchString(rest):
 			end, closed := n.fenceEnd(at, level)

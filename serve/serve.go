@@ -14,6 +14,7 @@ import (
 
 	"github.com/silk-sandbox/silk/auth"
 	"github.com/silk-sandbox/silk/broker"
+	"github.com/silk-sandbox/silk/handoff"
 	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/queue"
 	"github.com/silk-sandbox/silk/run"
@@ -58,6 +59,9 @@ type Config struct {
 
 	// SpoolBytes is how much of each channel is kept on disk while a run runs, for viewers that are slower. 0: 64 MiB.
 	SpoolBytes int64
+
+	// Handoffs is the Engine's. nil: one with the default routes, which delivers nothing.
+	Handoffs *handoff.Outbox
 
 	// Traces receives the trace of each run that has ended; it must not wait. nil: nobody does.
 	Traces func(Trace)
@@ -104,6 +108,12 @@ func New(cfg Config) (*Server, error) {
 	}
 	if cfg.SpoolBytes == 0 {
 		cfg.SpoolBytes = defaultSpool
+	}
+	if cfg.Handoffs == nil {
+		var err error
+		if cfg.Handoffs, err = handoff.New(handoff.Config{}); err != nil {
+			return nil, fmt.Errorf("configure server: %w", err)
+		}
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)

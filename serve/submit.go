@@ -188,7 +188,7 @@ func (s *Server) tellPosition(l *liveRun, id string) {
 
 // deny ends a request that policy refuses, with a record, and a row that says whose it was.
 func (s *Server) deny(ctx context.Context, sub queue.Submission, req policy.Request, denial *policy.Denial) error {
-	io := run.IO{Run: sub.Run, Decisions: []record.Decision{askedBy(sub.Token)}}
+	io := run.IO{Run: sub.Run, Note: noteOf(sub.Request), Decisions: []record.Decision{askedBy(sub.Token)}}
 	out, err := s.cfg.Engine.Refuse(ctx, req, io, run.ReasonUsage, denial)
 	if err != nil {
 		return err
@@ -220,15 +220,15 @@ func invalid(err error) error {
 	return e
 }
 
-// encode returns a request as it is kept, and its hash: SHA-256 of its JSON without the session, with the fields in the order of
+// encode returns a request as it is kept, and its hash: SHA-256 of its JSON without session and note, with the fields in the order of
 // api.RunRequest. Requests that ask for the same have the same hash, however a client wrote them.
 func encode(in api.RunRequest) (text []byte, hash string, err error) {
 	if text, err = json.Marshal(in); err != nil {
 		return nil, "", fmt.Errorf("encode request: %w", err)
 	}
 	same := text
-	if in.Session != "" {
-		in.Session = ""
+	if in.Session != "" || in.Note != "" || in.Block != "" {
+		in.Session, in.Note, in.Block = "", "", ""
 		if same, err = json.Marshal(in); err != nil {
 			return nil, "", fmt.Errorf("encode request: %w", err)
 		}

@@ -54,7 +54,7 @@ func (s *Server) do(ctx context.Context, e queue.Entry) error {
 		return err
 	}
 	io := run.IO{
-		Run: e.Run, Decisions: append([]record.Decision{askedBy(e.Token)}, decisions...), OmitText: true,
+		Run: e.Run, Note: run.Note{Path: in.Note, Block: in.Block}, Decisions: append([]record.Decision{askedBy(e.Token)}, decisions...), OmitText: true,
 		Artifacts: s.artifacts(e.Run),
 		Before:    func() error { return s.cfg.Queue.OnDisk(e.Run) },
 		OnStart: func(started run.Started) {
@@ -130,6 +130,15 @@ func decode(e queue.Entry) (in api.RunRequest, req policy.Request, err error) {
 	return in, req, err
 }
 
+// noteOf is where the code of a request is from.
+func noteOf(request []byte) run.Note {
+	var in api.RunRequest
+	if json.Unmarshal(request, &in) != nil { // it has ended, or is none: then nobody knows
+		return run.Note{}
+	}
+	return run.Note{Path: in.Note, Block: in.Block}
+}
+
 // approved puts the owner's approval into req if the run needed one, and says whose it was. A profile or a grant that has
 // changed since makes another plan, which nobody has approved: then the engine refuses it.
 func (s *Server) approved(ctx context.Context, e queue.Entry, req *policy.Request) ([]record.Decision, error) {
@@ -169,7 +178,7 @@ func (s *Server) finish(ctx context.Context, e queue.Entry, req policy.Request, 
 
 // refuse records the end of a run that never came to the engine.
 func (s *Server) refuse(ctx context.Context, e queue.Entry, req policy.Request, cause error) (run.Outcome, error) {
-	return s.cfg.Engine.Refuse(ctx, req, run.IO{Run: e.Run, Decisions: []record.Decision{askedBy(e.Token)}}, run.ReasonHost, cause)
+	return s.cfg.Engine.Refuse(ctx, req, run.IO{Run: e.Run, Note: noteOf(e.Request), Decisions: []record.Decision{askedBy(e.Token)}}, run.ReasonHost, cause)
 }
 
 // end writes that a run has ended and tells its viewers.

@@ -28,6 +28,7 @@ type config struct {
 	watch       bool // the host's kernel watches besides
 	mustWatch   bool // and without it nothing runs
 	serve       serveConfig
+	notes       notesConfig
 }
 
 // loadConfig reads the one configuration file that counts: --config, else $SILK_CONFIG, else the user's, else the host's.
@@ -75,6 +76,7 @@ func parseConfig(file string, data []byte) (config, error) {
 		"require_watch": func(n strictyaml.Node) { c.mustWatch = readBool(d, n, "require_watch") },
 		"serve":         func(n strictyaml.Node) { c.serve = readServe(d, n) },
 		"audit":         func(n strictyaml.Node) { c.audit = readAudit(d, n) },
+		"notes":         func(n strictyaml.Node) { c.notes = readNotes(d, n) },
 	})
 	if err := d.Err(); err != nil {
 		return config{}, err

@@ -185,7 +185,7 @@ func (s *sandbox) run() {
 	switch args := s.spec.Args; {
 	case args[0] == "fake":
 		s.main(args[1:])
-	case args[0] == "sh" && len(args) > 1: // with a script, which is not read: what it would do are its arguments
+	case args[0] == "sh" && len(args) > 2: // with a script, which is not read: what it would do are its arguments
 		s.main(args[2:])
 	default:
 		s.exit.Code, s.exit.NotFound, s.exit.Message = 127, true, args[0]+": command not found"

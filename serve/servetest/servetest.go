@@ -19,6 +19,7 @@ import (
 	"github.com/silk-sandbox/silk/broker"
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/driver/drivertest"
+	"github.com/silk-sandbox/silk/handoff"
 	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/profile"
 	"github.com/silk-sandbox/silk/queue"
@@ -100,7 +101,11 @@ func New(t *testing.T, cfg Config) *Stand {
 		return nil
 	}))
 	salvage := func(run, channel string) ([]byte, error) { return broker.Salvage(dir, run, channel) }
-	s.Engine, err = run.New(run.Config{Home: s.Home, Store: s.DB, Server: cfg.Server, Alive: cfg.Queue.Alive, Decide: s.Decide, Drivers: []driver.Driver{s.Fake}, Images: oneImage{s.Home}, Salvage: salvage})
+	if cfg.Serve.Handoffs == nil {
+		cfg.Serve.Handoffs, err = handoff.New(handoff.Config{})
+		s.must(err)
+	}
+	s.Engine, err = run.New(run.Config{Home: s.Home, Store: s.DB, Server: cfg.Server, Alive: cfg.Queue.Alive, Decide: s.Decide, Drivers: []driver.Driver{s.Fake}, Images: oneImage{s.Home}, Salvage: salvage, Handoffs: cfg.Serve.Handoffs})
 	s.must(err)
 	streams := cfg.Broker
 	streams.Dir = dir

@@ -127,6 +127,11 @@ export class SilkClient {
     return this.#page("v1/runs", filter, wire.run, options);
   }
 
+  /** What would happen to a request. Nothing is run, stored or recorded, and a refusal is an answer. */
+  planRun(request: T.RunRequest, options: CallOptions = {}): Promise<T.Preview> {
+    return this.#http.json({ method: "POST", path: "v1/plan", body: request, signal: options.signal, again: true }, wire.preview);
+  }
+
   /** Ends a run: one that waits never starts, one that runs is ended and this does not wait for it. */
   async cancelRun(run: string, options: CallOptions = {}): Promise<void> {
     await this.#http.nothing({ method: "POST", path: ofRun(run, "cancel"), signal: options.signal, again: true });
@@ -238,6 +243,18 @@ export class SilkClient {
   /** Ends what an approval covers beyond its own run. Runs that were accepted under it go on. */
   revokeGrant(run: string, options: CallOptions = {}): Promise<T.Approval> {
     return this.#http.json({ method: "DELETE", path: `v1/approvals/${idOf(run)}/grant`, signal: options.signal, again: false }, wire.approval);
+  }
+
+  // --- Notes.
+
+  /** The blocks of code in a note, those that cannot be run with the reason. */
+  async listNoteBlocks(text: string, options: CallOptions = {}): Promise<T.NoteBlock[]> {
+    return (await this.#http.json({ method: "POST", path: "v1/notes/blocks", body: { text }, signal: options.signal, again: true }, wire.noteBlocks)).blocks;
+  }
+
+  /** The note with the result of a run that has ended under its block. Write it only if the note is still the one that was sent; else ask again. */
+  putNoteResult(request: T.NoteResultRequest, options: CallOptions = {}): Promise<T.NoteText> {
+    return this.#http.json({ method: "POST", path: "v1/notes/result", body: request, signal: options.signal, again: true }, wire.noteText);
   }
 
   // --- What the server has.

@@ -95,6 +95,86 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/handoffs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List what was handed on, the newest first
+         * @description Without content.
+         */
+        get: operations["list-handoffs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/handoffs/{handoff}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a hand-off with its content
+         * @description `content` is as sinks get it, silk.handoff/v1, whose schema is at /schemas/handoff.json.
+         */
+        get: operations["get-handoff"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/handoffs/{handoff}/ack": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Say that the receiver has taken it
+         * @description Nothing more of it is delivered. A second time changes nothing.
+         */
+        post: operations["ack-handoff"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/handoffs/{handoff}/retry": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Deliver again
+         * @description What is dead, or waits for its next attempt, is due at once; where everything was delivered, all of it again.
+         */
+        post: operations["retry-handoff"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/images": {
         parameters: {
             query?: never;
@@ -666,6 +746,170 @@ export interface components {
             to?: number;
             type: string;
         };
+        Handoff: {
+            /** Format: int64 */
+            acked_at_ms?: number;
+            /** @description Token that said so */
+            acked_by?: string;
+            /** @description Not in lists */
+            content?: components["schemas"]["HandoffContent"];
+            /** Format: int64 */
+            created_at_ms: number;
+            /** @description One for each sink */
+            deliveries: components["schemas"]["HandoffDelivery"][];
+            /** @description ULID: sorts by time */
+            handoff: string;
+            /** @description Of the run */
+            outcome: string;
+            /**
+             * @description Who it is for
+             * @enum {string}
+             */
+            receiver: "code_explainer" | "widow_weaver";
+            run: string;
+            /**
+             * @description open: no sink is configured, it waits to be fetched; dead: a sink was given up; acked: the receiver has taken it
+             * @enum {string}
+             */
+            state: "open" | "pending" | "delivered" | "dead" | "acked";
+        };
+        HandoffChannel: {
+            /** @description The first bytes otherwise */
+            b64?: string;
+            /**
+             * Format: int64
+             * @description Everything that was printed
+             */
+            bytes: number;
+            /**
+             * Format: int64
+             * @description How many bytes follow that are not here
+             */
+            omitted_bytes?: number;
+            /** @description Of everything */
+            sha256?: string;
+            /** @description The bytes after those, the last ones, if they are UTF-8 */
+            tail?: string;
+            tail_b64?: string;
+            /** @description The first bytes, if they are UTF-8 */
+            text?: string;
+        };
+        HandoffCode: {
+            /** @description The code otherwise */
+            b64?: string;
+            /** Format: int64 */
+            bytes: number;
+            /** @description Path below /workspace */
+            name: string;
+            /** @description Why it is not there, or not whole */
+            omitted?: string;
+            /** @description Of the whole code */
+            sha256?: string;
+            /** @description The code, if it is UTF-8 */
+            text?: string;
+        };
+        HandoffContent: {
+            /** @description The code block in it, as the client named it */
+            block?: string;
+            /** @description The door that the run came through: cli, api, note or mcp */
+            client: string;
+            /** @description Absent for widow_weaver, and for a command without code */
+            code?: components["schemas"]["HandoffCode"];
+            /** @description What was asked for, on one line, for people */
+            command?: string;
+            /** Format: int64 */
+            created_at_ms: number;
+            driver?: string;
+            /** Format: int64 */
+            ended_at_ms: number;
+            /** @description ULID. Who has seen it has seen the whole: a hand-off may arrive twice */
+            handoff: string;
+            image?: string;
+            language?: string;
+            log: components["schemas"]["HandoffLog"];
+            /** @description What people know the code by: the name of its file, or of the command */
+            name: string;
+            /** @description Path of the note in its vault that the code is from, as the client named it */
+            note?: string;
+            outcome: components["schemas"]["HandoffOutcome"];
+            profile: string;
+            /**
+             * @description Who it is for: code_explainer gets code, log and outcome, widow_weaver the log
+             * @enum {string}
+             */
+            receiver: "code_explainer" | "widow_weaver";
+            /** @description Who gets one of this run */
+            receivers: string[];
+            run: string;
+            /** @enum {string} */
+            schema: "silk.handoff/v1";
+            /** Format: int64 */
+            started_at_ms: number;
+            /** @description Rules that the run was ended for, or whose calls were refused */
+            violations: components["schemas"]["HandoffViolation"][];
+        };
+        HandoffDelivery: {
+            /** Format: int64 */
+            attempts: number;
+            /** Format: int64 */
+            done_at_ms?: number;
+            /**
+             * Format: int64
+             * @description Of the next attempt
+             */
+            due_at_ms?: number;
+            /** @description Of the last attempt; for owners */
+            error?: string;
+            /** @description Its name in the server's configuration */
+            sink: string;
+            /**
+             * @description dropped: it was acked before
+             * @enum {string}
+             */
+            state: "pending" | "delivered" | "dead" | "dropped";
+        };
+        HandoffLog: {
+            stderr: components["schemas"]["HandoffChannel"];
+            stdout: components["schemas"]["HandoffChannel"];
+        };
+        HandoffOutcome: {
+            /**
+             * Format: int64
+             * @description Absent after a signal and when no program ran
+             */
+            exit_code?: number;
+            /** @description Limits that were hit */
+            flags: {
+                [key: string]: number;
+            };
+            message?: string;
+            /** @enum {string} */
+            outcome: "ok" | "failed" | "timeout" | "oom" | "violated" | "denied" | "canceled" | "error";
+            /** @description compile, when the compiler failed */
+            phase?: string;
+            /** @description Of an error: host, usage or missing */
+            reason?: string;
+            /** @description Of a violation or denial */
+            rule?: string;
+            /** Format: int64 */
+            signal?: number;
+            /** Format: int64 */
+            wall_ms: number;
+        };
+        HandoffViolation: {
+            /** @description What it would have reached */
+            argument?: string;
+            /**
+             * Format: int64
+             * @description How often
+             */
+            count: number;
+            /** @description The run was ended for it; else calls were refused and the run went on */
+            ended: boolean;
+            /** @example file.accounts */
+            rule: string;
+            syscall?: string;
+        };
         Image: {
             /** Format: int64 */
             bytes: number;
@@ -893,6 +1137,11 @@ export interface components {
             /** @description Pass it as cursor to get the next page */
             next?: string;
         };
+        PageHandoff: {
+            items: components["schemas"]["Handoff"][];
+            /** @description Pass it as cursor to get the next page */
+            next?: string;
+        };
         PageImage: {
             items: components["schemas"]["Image"][];
             /** @description Pass it as cursor to get the next page */
@@ -1013,6 +1262,8 @@ export interface components {
              *     ]
              */
             args?: string[];
+            /** @description Names the code block in that note, for hand-offs */
+            block?: string;
             /**
              * @description The door that the request came through, if it is not this API: for mcp, what is beyond the profile is refused, where others may ask the owner
              * @enum {string}
@@ -1050,6 +1301,11 @@ export interface components {
             network?: "deny" | "loopback" | "allow" | "allowlist";
             /** @description The program may start no process */
             no_spawn?: boolean;
+            /**
+             * @description Path, in its vault, of the note that the code is from. It decides nothing: it stands in hand-offs
+             * @example Lab/Tour.md
+             */
+            note?: string;
             /**
              * @description Name of a profile; left out, the language decides
              * @example lab:python
@@ -1653,6 +1909,429 @@ export interface operations {
             };
             /** @description Service Unavailable */
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-handoffs": {
+        parameters: {
+            query?: {
+                state?: "open" | "pending" | "delivered" | "dead" | "acked";
+                receiver?: "code_explainer" | "widow_weaver";
+                /** @description Of the run */
+                outcome?: "ok" | "failed" | "timeout" | "oom" | "violated" | "denied" | "canceled" | "error";
+                /** @description Only those of this run */
+                run?: string;
+                /** @description Next of the page before */
+                cursor?: string;
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PageHandoff"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Misdirected Request */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "get-handoff": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the hand-off */
+                handoff: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Handoff"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Misdirected Request */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "ack-handoff": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the hand-off */
+                handoff: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Handoff"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Misdirected Request */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Insufficient Storage */
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "retry-handoff": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the hand-off */
+                handoff: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Handoff"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Conflict */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Request Entity Too Large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Misdirected Request */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Insufficient Storage */
+            507: {
                 headers: {
                     [name: string]: unknown;
                 };

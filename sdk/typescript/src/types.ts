@@ -13,6 +13,7 @@ export type TerminalSize = Schemas["Size"];
 export type NewSession = Schemas["NewSession"];
 export type NewToken = Schemas["NewToken"];
 export type DecisionRequest = Schemas["DecisionRequest"];
+export type NoteResultRequest = Schemas["NoteResultRequest"];
 
 // What the server sends.
 export type Artifact = Schemas["Artifact"];
@@ -27,6 +28,9 @@ export type ApprovalFile = Schemas["ApprovalFile"];
 export type Approval = Omit<Schemas["Approval"], "files"> & { files?: ApprovalFile[] };
 export type Profile = Schemas["Profile"];
 export type Image = Schemas["Image"];
+export type Preview = Schemas["Preview"];
+export type NoteBlock = Schemas["NoteBlock"];
+export type NoteText = Schemas["NoteText"];
 export type AuditEvent = Schemas["AuditEvent"];
 export type Token = Schemas["Token"];
 export type MadeToken = Schemas["MadeToken"];

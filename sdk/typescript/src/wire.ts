@@ -1,5 +1,5 @@
 import { array, boolean, count, integer, nullable, number, object, oneOf, optional, record, string, unknown, type Decoder, type Shape } from "./decode.js";
-import type { Approval, ApprovalFile, Artifact, AuditEvent, ChannelSummary, FieldError, Image, InputTaken, Limits, MadeToken, Outcome, Page, Problem, Profile, Run, Session, Ticket, Token, Usage } from "./types.js";
+import type { Approval, ApprovalFile, Artifact, AuditEvent, ChannelSummary, FieldError, Image, InputTaken, Limits, MadeToken, NoteBlock, NoteText, Outcome, Page, Preview, Problem, Profile, Run, RunRequest, Session, Ticket, Token, Usage } from "./types.js";
 
 // Decoders of what the server answers. Numbers of which the server may learn new kinds are not narrowed: a kind of outcome that
 // is not known is an error, never taken for ok.
@@ -159,4 +159,71 @@ export const problem = object<Problem>({
   run: optional(string),
   offset: optional(count),
   retry_after_ms: optional(integer),
+});
+
+export const preview = object<Preview>({
+  plan: optional(unknown),
+  hash: optional(string),
+  driver: optional(string),
+  image: optional(string),
+  denial: optional(object<NonNullable<Preview["denial"]>>({ rule: string, detail: string, fix: optional(string) })),
+  notes: array(string),
+  enforced: array(object<Preview["enforced"][number]>({ what: string, rule: optional(string) })),
+});
+
+// What the server puts into requests that it makes.
+type Made = Pick<
+  RunRequest,
+  | "args" | "client" | "code" | "code_b64" | "deterministic" | "driver" | "env" | "hosts" | "isolation" | "language" | "limits" | "name" | "network" | "no_spawn"
+  | "profile" | "require_watch" | "session" | "stdin" | "stdin_open"
+>;
+
+const knownRequest = object<Made>({
+  args: optional(array(string)),
+  client: optional(oneOf("note", "mcp")),
+  code: optional(string),
+  code_b64: optional(string),
+  deterministic: optional(boolean),
+  driver: optional(string),
+  env: optional(array(string)),
+  hosts: optional(array(string)),
+  isolation: optional(oneOf("microvm")),
+  language: optional(string),
+  limits: optional(limits),
+  name: optional(string),
+  network: optional(oneOf("deny", "loopback", "allow", "allowlist")),
+  no_spawn: optional(boolean),
+  profile: optional(string),
+  require_watch: optional(boolean),
+  session: optional(string),
+  stdin: optional(string),
+  stdin_open: optional(boolean),
+});
+
+/** A request that the server made, to be sent back. It stays whole: a field that this version does not know may be what narrows it. */
+const runRequest: Decoder<RunRequest> = (value, at) => {
+  knownRequest(value, at);
+  return value as RunRequest;
+};
+
+const noteBlock = object<NoteBlock>({
+  line: count,
+  end_line: count,
+  language: string,
+  profile: string,
+  attributes: record(string),
+  runnable: boolean,
+  reason: string,
+  code: string,
+  code_hash: string,
+  request: optional(runRequest),
+  result: optional(object<NonNullable<NoteBlock["result"]>>({ line: count, end_line: count, run: string })),
+});
+
+export const noteBlocks = object<{ blocks: NoteBlock[] }>({ blocks: array(noteBlock) });
+
+export const noteText = object<NoteText>({
+  text: string,
+  line: count,
+  images: array(object<NoteText["images"][number]>({ artifact: string, path: string })),
 });

@@ -295,6 +295,24 @@ export const cases: Case[] = [
     },
   },
   {
+    name: "a block of a note is run as it asks, and its result goes under it",
+    async run(w) {
+      const client = w.client();
+      const text = "# Note\n\n```sh {silk timeout=20s no-spawn}\necho 42\n```\n\nThe end.\n";
+      const [block] = await client.listNoteBlocks(text);
+      if (block?.request === undefined) throw new Error("the block is not runnable");
+      equal([block.line, block.code, block.request.no_spawn, block.request.limits?.timeout_ms], [2, "echo 42\n", true, 20_000], "block");
+      const preview = await client.planRun(block.request);
+      equal([preview.denial, typeof preview.hash], [undefined, "string"], "preview");
+      const { run } = await client.run(block.request);
+      const put = { line: block.line, code_hash: block.code_hash, run };
+      const after = await client.putNoteResult({ ...put, text });
+      check(after.text.includes("42") && after.text.includes(run) && after.text.endsWith("\nThe end.\n"), after.text);
+      equal((await client.listNoteBlocks(after.text))[0]?.result?.run, run, "result");
+      await problem(client.putNoteResult({ ...put, text: "nothing" }), 409, "block-not-found");
+    },
+  },
+  {
     name: "output, record and artifacts are there afterwards",
     async run(w) {
       const client = w.client();

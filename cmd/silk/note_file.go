@@ -1,0 +1,278 @@
+//go:build server || !linux || !amd64
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/silk-sandbox/silk/internal/atomicfile"
+	"github.com/silk-sandbox/silk/note"
+)
+
+// noteFile is a note on this host's disk.
+type noteFile struct {
+	shown string // as the user named it
+	path  string // without links
+	vault string // the folder with its pictures
+}
+
+// errNoteChanged says that a note is not what it was when it was read.
+var errNoteChanged = errors.New("the note was changed meanwhile")
+
+// openNote finds a note and its vault: the nearest folder above with .obsidian, else its own.
+func openNote(name string) (noteFile, error) {
+	file, info, err := locate(name)
+	if err != nil {
+		return noteFile{}, err
+	}
+	switch {
+	case info.IsDir():
+		return noteFile{}, usagef("%s is a directory; name a note in it", name)
+	case !info.Mode().IsRegular() || !isNote(file):
+		return noteFile{}, usagef("%s is no note: its name ends with .md", name)
+	case info.Size() > note.MaxBytes:
+		return noteFile{}, usagef("%s is larger than %s", name, sizeText(note.MaxBytes))
+	}
+	if file, err = filepath.EvalSymlinks(file); err != nil {
+		return noteFile{}, err
+	}
+	return noteFile{shown: name, path: file, vault: vaultOf(file)}, nil
+}
+
+func isNote(name string) bool { return strings.EqualFold(filepath.Ext(name), ".md") }
+
+// vaultDir is the folder of Obsidian's own files, which every vault has.
+const vaultDir = ".obsidian"
+
+func vaultOf(file string) string {
+	for dir := filepath.Dir(file); ; dir = filepath.Dir(dir) {
+		if info, err := os.Stat(filepath.Join(dir, vaultDir)); err == nil && info.IsDir() {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			return filepath.Dir(file)
+		}
+	}
+}
+
+func (f noteFile) read() (*note.Note, error) {
+	text, err := os.ReadFile(f.path)
+	if err != nil {
+		return nil, fmt.Errorf("read note: %w", err)
+	}
+	return note.Parse(text), nil
+}
+
+// write replaces the note's text if it is still was, at once and whole.
+func (f noteFile) write(was, text []byte) error {
+	if bytes.Equal(was, text) {
+		return nil
+	}
+	info, err := os.Stat(f.path)
+	if err != nil {
+		return fmt.Errorf("write note: %w", err)
+	}
+	return atomicfile.WriteFunc(f.path, info.Mode().Perm(), func(w io.Writer) error {
+		if out, ok := w.(*os.File); ok {
+			keepOwner(out, info)
+		}
+		if _, err := w.Write(text); err != nil {
+			return err
+		}
+		now, err := os.ReadFile(f.path) // as late as can be
+		if err == nil && !bytes.Equal(now, was) {
+			err = errNoteChanged
+		}
+		return err
+	})
+}
+
+// inVault is the note's path in its vault, with slashes.
+func (f noteFile) inVault() string {
+	rel, err := filepath.Rel(f.vault, f.path)
+	if err != nil {
+		return filepath.Base(f.path)
+	}
+	return filepath.ToSlash(rel)
+}
+
+// beside writes a new file next to the note, and returns its name. One of that name that is there is kept.
+func (f noteFile) beside(run string, text []byte) (string, error) {
+	base := strings.TrimSuffix(filepath.Base(f.path), filepath.Ext(f.path))
+	name := filepath.Join(filepath.Dir(f.path), base+" (silk "+or(run, "result")+").md")
+	for i := 2; ; i++ {
+		if _, err := os.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+			return name, atomicfile.Write(name, text, 0o644)
+		}
+		name = filepath.Join(filepath.Dir(f.path), fmt.Sprintf("%s (silk %s, %d).md", base, or(run, "result"), i))
+	}
+}
+
+// defaultAttachments is the folder for pictures where nobody says another one.
+const defaultAttachments = "attachments"
+
+// attachments is the folder of a vault for pictures: what the user says, the configuration, Obsidian's own setting.
+func (f noteFile) attachments(named, configured string) (string, error) {
+	for _, folder := range []string{named, configured} {
+		if folder != "" {
+			if err := note.CheckFolder(folder); err != nil {
+				return "", usagef("%v", err)
+			}
+			return folder, nil
+		}
+	}
+	var settings struct {
+		Folder string `json:"attachmentFolderPath"`
+	}
+	text, err := os.ReadFile(filepath.Join(f.vault, vaultDir, "app.json"))
+	if err == nil && json.Unmarshal(text, &settings) == nil && note.CheckFolder(settings.Folder) == nil { // "./x" is a folder of each note's, which no path in the vault names
+		return settings.Folder, nil
+	}
+	return defaultAttachments, nil
+}
+
+// putImage writes a picture into the vault, at once and whole. Nothing is written through a link that leads out of the vault.
+func (f noteFile) putImage(at string, data []byte) (err error) {
+	root, err := os.OpenRoot(f.vault)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	if err := root.MkdirAll(path.Dir(at), 0o755); err != nil {
+		return fmt.Errorf("write picture: %w", err)
+	}
+	part := path.Join(path.Dir(at), "."+path.Base(at)+"-part")
+	if err := root.WriteFile(part, data, 0o644); err != nil {
+		return fmt.Errorf("write picture: %w", errors.Join(err, root.Remove(part)))
+	}
+	return root.Rename(part, at)
+}
+
+// dropImages removes the pictures of results that are gone, and their folders if nothing else is in them. One that any note of the
+// vault still names stays: notes are copied.
+func (f noteFile) dropImages(images []string) (err error) {
+	if len(images) == 0 {
+		return nil
+	}
+	notes, err := notesIn(f.vault)
+	if err != nil {
+		return err
+	}
+	gone := slices.Clone(images)
+	for _, other := range notes {
+		text, err := os.ReadFile(other.path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("look for pictures: %w", err)
+		}
+		gone = slices.DeleteFunc(gone, func(at string) bool { return bytes.Contains(text, []byte(at)) })
+	}
+	root, err := os.OpenRoot(f.vault)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	for _, at := range gone {
+		if err := root.Remove(at); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove picture: %w", err)
+		}
+		_ = root.Remove(path.Dir(at)) // which fails if something is in it
+	}
+	return nil
+}
+
+// notesIn finds the notes of a folder, or the one that is named. Hidden folders, which are Obsidian's and git's, and links are left out.
+func notesIn(name string) ([]noteFile, error) {
+	dir, info, err := locate(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		f, err := openNote(name)
+		return []noteFile{f}, err
+	}
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return nil, err
+	}
+	var list []noteFile
+	err = filepath.WalkDir(dir, func(file string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && file != dir && strings.HasPrefix(entry.Name(), "."):
+			return fs.SkipDir
+		case entry.Type().IsRegular() && isNote(file) && !strings.HasPrefix(entry.Name(), "."):
+			rel, err := filepath.Rel(dir, file)
+			if err != nil {
+				return err
+			}
+			if info, err := entry.Info(); err != nil || info.Size() > note.MaxBytes {
+				return nil // gone, or no note that anybody reads
+			}
+			list = append(list, noteFile{shown: filepath.Join(name, rel), path: file, vault: vaultOf(file)})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for notes: %w", err)
+	}
+	return list, nil
+}
+
+// chosen are the blocks that the flags mean.
+func (f *noteFlags) chosen(n *note.Note, name string) ([]int, error) {
+	given := 0
+	for _, g := range []bool{f.block != 0, f.line != 0, f.all} {
+		if g {
+			given++
+		}
+	}
+	if given > 1 {
+		return nil, usagef("--block, --line and --all are one too many; give one of them")
+	}
+	var runnable []int
+	for i, b := range n.Blocks {
+		if b.Runnable {
+			runnable = append(runnable, i)
+		}
+	}
+	switch {
+	case f.all:
+		return runnable, nil
+	case f.block != 0:
+		if f.block < 1 || f.block > len(n.Blocks) {
+			return nil, missingf("%s has no block %d; silk note ls %s lists its %d", name, f.block, name, len(n.Blocks))
+		}
+		return []int{f.block - 1}, nil
+	case f.line != 0:
+		i, ok := n.At(f.line - 1)
+		if !ok {
+			return nil, missingf("there is no block at line %d of %s; silk note ls %s lists them", f.line, name, name)
+		}
+		return []int{i}, nil
+	case len(runnable) == 1:
+		return runnable, nil
+	case len(runnable) == 0:
+		return nil, missingf("%s has no block that can be run; silk note ls %s says why", name, name)
+	}
+	return nil, usagef("%s has %d blocks that can be run; choose with --block, --line or --all", name, len(runnable))
+}
+
+// runnable refuses blocks that cannot be run.
+func runnableBlocks(n *note.Note, list []int, name string) error {
+	i := slices.IndexFunc(list, func(i int) bool { return !n.Blocks[i].Runnable })
+	if i < 0 {
+		return nil
+	}
+	b := n.Blocks[list[i]]
+	return usagef("%s:%d: the block cannot be run: %s", name, b.Line+1, b.Reason)
+}

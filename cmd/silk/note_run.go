@@ -1,0 +1,246 @@
+//go:build server || !linux || !amd64
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/rogpeppe/go-internal/diff"
+
+	"github.com/silk-sandbox/silk/note"
+	"github.com/silk-sandbox/silk/run"
+)
+
+// noteAnswer is the end of one block in the JSON of `silk note run`.
+type noteAnswer struct {
+	Note   string `json:"note"`
+	Line   int    `json:"line"` // of the fence when it was run, from 1
+	Block  int    `json:"block"`
+	Beside string `json:"beside,omitempty"` // where the result is if the block was not there any more
+	run.Outcome
+}
+
+// noteRunner runs blocks of one note, one after the other, and writes each result as it comes.
+type noteRunner struct {
+	*app
+	file        noteFile
+	flags       *noteFlags
+	attachments string
+	engine      noteEngine
+	quiet       bool
+
+	first, now *note.Note // as it was found; as it is, of a dry run as it would be
+	answers    []noteAnswer
+	status     int // of the first block that did not end well
+}
+
+func (a *app) noteRun(f *noteFlags, name string) (err error) {
+	file, err := openNote(name)
+	if err != nil {
+		return err
+	}
+	c, err := a.loadConfig()
+	if err != nil {
+		return err
+	}
+	r := &noteRunner{app: a, file: file, flags: f, quiet: a.json}
+	if r.attachments, err = file.attachments(f.attachments, c.notes.attachments); err != nil {
+		return err
+	}
+	if r.now, err = file.read(); err != nil {
+		return err
+	}
+	r.first = r.now
+	list, err := f.chosen(r.now, name)
+	if err == nil {
+		err = runnableBlocks(r.now, list, name)
+	}
+	if err != nil {
+		return err
+	}
+	if r.engine, err = a.noteEngine(); err != nil {
+		return err
+	}
+	err = errors.Join(r.all(list), r.engine.close())
+	if f.dryRun && err == nil {
+		_, err = a.out.Write(diff.Diff(name, r.first.Text(), name+" (with results)", r.now.Text()))
+	}
+	if a.json && !f.dryRun {
+		err = errors.Join(err, a.printJSON(r.answers))
+	}
+	if err != nil {
+		return err
+	}
+	if r.status != 0 {
+		return &endError{r.status}
+	}
+	return nil
+}
+
+// all runs blocks, given by their indexes in the note as it is now.
+func (r *noteRunner) all(list []int) error {
+	r.answers = []noteAnswer{}
+	start := r.now
+	type mark struct {
+		index, line int
+		hash        string
+	}
+	marks := make([]mark, len(list))
+	for i, index := range list {
+		marks[i] = mark{index, start.Blocks[index].Line, start.Blocks[index].CodeHash}
+	}
+	for _, m := range marks {
+		if r.ctx.Err() != nil {
+			return context.Cause(r.ctx)
+		}
+		before := r.now
+		if err := r.refresh(); err != nil {
+			return err
+		}
+		// Results that were written since do not change the order of blocks: only if others have changed the note a block is looked for.
+		i := m.index
+		if i >= len(r.now.Blocks) || r.now.Blocks[i].CodeHash != m.hash || len(r.now.Blocks) != len(start.Blocks) {
+			line := m.line
+			if m.index < len(before.Blocks) {
+				line = before.Blocks[m.index].Line
+			}
+			var err error
+			if i, err = note.Locate(before, r.now, line, m.hash); err != nil {
+				r.errorf("%s: block %d is not there any more, and was not run", r.file.shown, m.index+1)
+				r.status = or0(r.status, run.Outcome{Kind: run.Error}.ExitStatus())
+				continue
+			}
+		}
+		if err := r.one(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refresh reads the note again.
+func (r *noteRunner) refresh() (err error) {
+	if !r.flags.dryRun {
+		r.now, err = r.file.read()
+	}
+	return err
+}
+
+// one runs a block of the note as it is now, and writes the result into the note as it is then.
+func (r *noteRunner) one(i int) (err error) {
+	before := r.now
+	b := before.Blocks[i]
+	end, err := r.engine.run(r.ctx, &b, run.Note{Path: r.file.inVault(), Block: "line " + strconv.Itoa(b.Line+1)})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end.close()) }()
+	answer := noteAnswer{Note: r.file.shown, Line: b.Line + 1, Block: i + 1, Outcome: end.outcome}
+	answer.Beside, err = r.put(before, b, end)
+	if err != nil {
+		return err
+	}
+	r.answers = append(r.answers, answer)
+	r.status = or0(r.status, end.outcome.ExitStatus())
+	if !r.quiet {
+		r.say(answer)
+	}
+	return nil
+}
+
+// putAttempts is how often a result is put into a note that is changed all the time.
+const putAttempts = 10
+
+// put puts the result of block b of before into the note as it is now, or into a note beside it.
+func (r *noteRunner) put(before *note.Note, b note.Block, end *noteEnd) (beside string, err error) {
+	result := end.result(r.flags.stable)
+	id := end.outcome.Run
+	if r.flags.stable {
+		id = stableID(before, b)
+	}
+	if result.Images, err = r.images(id, end); err != nil {
+		return "", err
+	}
+	for range putAttempts {
+		if err := r.refresh(); err != nil {
+			return "", err
+		}
+		i, err := note.Locate(before, r.now, b.Line, b.CodeHash)
+		if err != nil {
+			break
+		}
+		text := r.now.Put(i, result)
+		if !r.flags.dryRun {
+			err = r.file.write(r.now.Text(), text)
+		}
+		if err == nil {
+			old := r.now.Blocks[i].Result
+			if r.now = note.Parse(text); old != nil && !r.flags.dryRun {
+				err = r.file.dropImages(old.Images)
+			}
+			return "", err
+		}
+		if !errors.Is(err, errNoteChanged) {
+			return "", err
+		}
+	}
+	if beside, err = r.file.beside(end.outcome.Run, note.Aside(b, result)); err == nil {
+		r.errorf("%s: the block was changed or removed while it ran; the note is as it was, and the result is in %s", r.file.shown, beside)
+	}
+	return beside, err
+}
+
+// stableID names a block in paths of pictures that must not change: by its code, and by its number among its copies.
+func stableID(n *note.Note, b note.Block) string {
+	copies := 0
+	for _, other := range n.Blocks {
+		if other.CodeHash == b.CodeHash && other.Line <= b.Line {
+			copies++
+		}
+	}
+	id := b.CodeHash[:16]
+	if copies > 1 {
+		id += "-" + strconv.Itoa(copies)
+	}
+	return id
+}
+
+// images puts the pictures of a run into the vault.
+func (r *noteRunner) images(id string, end *noteEnd) ([]note.Image, error) {
+	list := note.Images(r.attachments, id, end.pictures())
+	if r.flags.dryRun {
+		return list, nil
+	}
+	for _, img := range list {
+		data, err := end.artifact(img.Artifact)
+		if err == nil {
+			err = r.file.putImage(img.Path, data)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("picture %q of run %s: %w", img.Artifact, end.outcome.Run, err)
+		}
+	}
+	return list, nil
+}
+
+// say tells people how a block has ended.
+func (r *noteRunner) say(a noteAnswer) {
+	line := fmt.Sprintf("%s:%d: %s", r.file.shown, a.Line, a.Kind)
+	if a.Kind == run.Failed && a.ExitCode != nil {
+		line += ", exit " + strconv.Itoa(*a.ExitCode)
+	}
+	if a.Message != "" && a.Kind != run.OK {
+		line += ": " + oneLine(a.Message)
+	}
+	r.errorf("%s (%d ms, run %s)", line, a.WallMs, a.Run)
+}
+
+func or0(n, otherwise int) int {
+	if n == 0 {
+		return otherwise
+	}
+	return n
+}

@@ -1,0 +1,169 @@
+//go:build server || !linux || !amd64
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// noteWatcher runs blocks of a vault as they appear.
+type noteWatcher struct {
+	*app
+	flags  *noteFlags
+	dir    string
+	config notesConfig
+	engine noteEngine
+	auto   bool // {silk auto} means something here
+
+	seen map[string]noteSeen
+	done map[string]map[string]bool // by note: the hashes of its blocks that were run, or had a result
+	told map[string]bool            // blocks that were listed, by note and hash
+}
+
+// noteSeen is what a note's file was like when it was looked at.
+type noteSeen struct {
+	size    int64
+	changed time.Time
+	settled bool // it was read in this state
+}
+
+func (a *app) noteWatch(f *noteFlags, name string) (err error) {
+	dir, info, err := locate(name)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return usagef("%s is no folder; silk note run runs the blocks of one note", name)
+	}
+	if f.every < 10*time.Millisecond {
+		return usagef("--every %s is too often", f.every)
+	}
+	c, err := a.loadConfig()
+	if err != nil {
+		return err
+	}
+	w := &noteWatcher{app: a, flags: f, dir: name, config: c.notes, seen: map[string]noteSeen{}, done: map[string]map[string]bool{}, told: map[string]bool{}}
+	w.auto = c.notes.isAuto(dir)
+	if w.engine, err = a.noteEngine(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.engine.close()) }()
+	a.errorf("watching %s", name)
+	tick := time.NewTicker(f.every)
+	defer tick.Stop()
+	for {
+		if err := w.look(); err != nil && a.ctx.Err() == nil {
+			return err
+		}
+		select {
+		case <-a.ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// isAuto says whether a folder is a vault in which {silk auto} means something.
+func (c notesConfig) isAuto(dir string) bool {
+	real, err := filepath.EvalSymlinks(dir)
+	return err == nil && slices.ContainsFunc(c.auto, func(v string) bool {
+		named, err := filepath.EvalSymlinks(v)
+		return err == nil && named == real
+	})
+}
+
+// look goes through the vault once. A note is read when it has not changed between two looks, so that nobody is typing in it.
+func (w *noteWatcher) look() error {
+	files, err := notesIn(w.dir)
+	if err != nil {
+		return err
+	}
+	here := map[string]bool{}
+	for _, f := range files {
+		if w.ctx.Err() != nil {
+			return context.Cause(w.ctx)
+		}
+		here[f.path] = true
+		info, err := os.Stat(f.path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("look at note: %w", err)
+		}
+		was := w.seen[f.path]
+		now := noteSeen{size: info.Size(), changed: info.ModTime()}
+		if was.size != now.size || !was.changed.Equal(now.changed) {
+			w.seen[f.path] = now
+			continue
+		}
+		if was.settled {
+			continue
+		}
+		now.settled = true
+		w.seen[f.path] = now
+		if err := w.note(f); err != nil {
+			return err
+		}
+	}
+	for path := range w.seen {
+		if !here[path] {
+			delete(w.seen, path)
+			delete(w.done, path)
+		}
+	}
+	return nil
+}
+
+// note runs what may be run of a note that is new or changed.
+func (w *noteWatcher) note(f noteFile) error {
+	n, err := f.read()
+	if err != nil {
+		return err
+	}
+	approved, err := w.approvedBlocks()
+	if err != nil {
+		return err
+	}
+	done := w.done[f.path]
+	first := done == nil
+	now := map[string]bool{} // a block that was away is a new one when it comes back
+	var list []int
+	for i, b := range n.Blocks {
+		if !b.Runnable {
+			continue
+		}
+		may := approved.has(b.CodeHash) || b.Auto && w.auto
+		switch {
+		case done[b.CodeHash], first && b.Result != nil:
+			now[b.CodeHash] = true
+		case may:
+			list = append(list, i)
+		case !w.told[f.path+"\x00"+b.CodeHash]:
+			w.told[f.path+"\x00"+b.CodeHash] = true
+			w.errorf("%s:%d: not run, since it is not approved (silk note approve %s --line %d)", f.shown, b.Line+1, f.shown, b.Line+1)
+		}
+	}
+	for _, i := range list {
+		now[n.Blocks[i].CodeHash] = true
+	}
+	w.done[f.path] = now
+	if len(list) == 0 {
+		return nil
+	}
+	r := &noteRunner{app: w.app, file: f, flags: w.flags, engine: w.engine, now: n}
+	if r.attachments, err = f.attachments(w.flags.attachments, w.config.attachments); err != nil {
+		return err
+	}
+	if err := r.all(list); err != nil {
+		return fmt.Errorf("%s: %w", f.shown, err)
+	}
+	return nil
+}

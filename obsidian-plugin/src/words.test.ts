@@ -1,0 +1,36 @@
+import type { Outcome } from "@silk-sandbox/client";
+import { expect, test } from "vitest";
+import { alarming, duration, ended, facts, hosts, size } from "./words.js";
+
+const o = (fields: Partial<Outcome>): Outcome => ({ wall_ms: 41, exit_code: null, ...fields }) as Outcome;
+
+test.each([
+  ["ok", { outcome: "ok", exit_code: 0 }, "Ok · 41 ms"],
+  ["an exit code", { outcome: "failed", exit_code: 3 }, "Failed · exit 3 · 41 ms"],
+  ["a signal", { outcome: "failed", signal: 11 }, "Failed · signal 11 · 41 ms"],
+  ["time", { outcome: "timeout" }, "Out of time · 41 ms"],
+  ["memory", { outcome: "oom" }, "Out of memory · 41 ms"],
+  ["a violation", { outcome: "violated", rule: "file.forbidden", syscall: "openat", argument: "/etc/shadow" }, "Violated · file.forbidden openat /etc/shadow"],
+  ["a denial", { outcome: "denied", message: "no network" }, "Denied · no network"],
+  ["a cancel", { outcome: "canceled" }, "Canceled · 41 ms"],
+  ["an error", { outcome: "error", reason: "host" }, "Error of the sandbox · host"],
+] as const)("%s", (_, fields, want) => {
+  expect(ended(o(fields))).toBe(want);
+});
+
+test("ok and canceled are silent, every other end is not", () => {
+  const loud = (["ok", "failed", "timeout", "oom", "violated", "denied", "canceled", "error"] as const).filter((outcome) => alarming(o({ outcome })));
+  expect(loud).toEqual(["failed", "timeout", "oom", "violated", "denied", "error"]);
+});
+
+test("numbers for people", () => {
+  expect([duration(999), duration(1500), duration(61_000)]).toEqual(["999 ms", "1.5 s", "1 min 1 s"]);
+  expect([size(10), size(1536), size(2 ** 30)]).toEqual(["10 B", "1.5 KiB", "1 GiB"]);
+});
+
+test("a plan in words; what is strange in it is left out", () => {
+  const plan = { profile: "lab:python", image: "lab:python", network: "allowlist", hosts: ["a.example:443", 7], limits: { timeout_ms: 120_000, memory_bytes: 2 ** 29 }, mounts: [{ source: "/data" }] };
+  expect(facts(plan).map((f) => `${f.name}: ${f.value}`)).toEqual(["Profile: lab:python", "Image: lab:python", "Network: the hosts below only", "Host: a.example:443", "Time: 2 min 0 s", "Memory: 512 MiB", "Reads of yours: /data"]);
+  expect(hosts(plan)).toEqual(["a.example:443"]);
+  for (const odd of [undefined, null, 7, "x", [], { limits: 3, hosts: {} }]) expect(facts(odd)).toEqual([]);
+});
