@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"time"
 
@@ -58,7 +59,21 @@ type Network string
 const (
 	NetworkDeny     Network = "deny"     // creating an INET socket is a violation
 	NetworkLoopback Network = "loopback" // INET sockets exist; nothing but 127.0.0.0/8 and ::1 answers
+	NetworkLink     Network = "link"     // INET sockets exist; what is not for 127.0.0.0/8 and ::1 goes through Spec.Link
 )
+
+// Link is a sandbox's only way out: whoever has its other end decides what becomes of the packets.
+type Link struct {
+	File  *os.File     // a SOCK_SEQPACKET socket, each message of which is one IP packet; stays owned by the caller
+	Addrs []netip.Addr // the sandbox's own addresses on it
+	MTU   int          // size of the largest packet, in bytes
+}
+
+// File is a file that is supplied at the start and read-only: it lies over the one of that name in the image, which must exist.
+type File struct {
+	Path    string // absolute and clean
+	Content []byte
+}
 
 // Spec is a sandbox ready to start. Everything in it was decided by policy and prepared by the engine; a driver adds
 // nothing and looks nothing up.
@@ -72,6 +87,8 @@ type Spec struct {
 	Hostname string
 
 	Network Network
+	Link    Link   // with NetworkLink
+	Files   []File // laid over the image
 	// Trees are the parts of the image that programs may read, each with everything below it: absolute, clean paths.
 	// What lies outside, and is neither writable nor in the start-up list of driver/rules, is not readable.
 	Trees []string

@@ -114,7 +114,9 @@ func validate(spec driver.Spec) error {
 		return errors.New("start sandbox: no command")
 	case spec.MemoryBytes <= 0, spec.WorkspaceBytes <= 0, spec.TmpBytes <= 0, spec.ShmBytes <= 0, spec.Processes <= 0, spec.CPUs <= 0:
 		return errors.New("start sandbox: every limit must be above zero")
-	case spec.Network != driver.NetworkDeny && spec.Network != driver.NetworkLoopback:
+	case spec.Network == driver.NetworkLink && (spec.Link.File == nil || len(spec.Link.Addrs) == 0 || spec.Link.MTU <= 0):
+		return errors.New("start sandbox: a network without a link")
+	case spec.Network != driver.NetworkDeny && spec.Network != driver.NetworkLoopback && spec.Network != driver.NetworkLink:
 		return fmt.Errorf("start sandbox: the gvisor driver has no network mode %q", spec.Network)
 	}
 	return nil
@@ -123,7 +125,7 @@ func validate(spec driver.Spec) error {
 // send sends the request and starts the two workspace streams. filled receives Fill's result.
 func (d *Driver) send(s *sandbox, spec driver.Spec) (filled chan error, err error) {
 	req := wire.Request{
-		ID: spec.ID, Args: spec.Args, Env: spec.Env, Dir: spec.Dir, Hostname: spec.Hostname, Network: spec.Network, NoSpawn: spec.NoSpawn, Trees: spec.Trees,
+		ID: spec.ID, Args: spec.Args, Env: spec.Env, Dir: spec.Dir, Hostname: spec.Hostname, Network: spec.Network, Files: spec.Files, NoSpawn: spec.NoSpawn, Trees: spec.Trees,
 		MemoryBytes: spec.MemoryBytes, WorkspaceBytes: spec.WorkspaceBytes, TmpBytes: spec.TmpBytes, ShmBytes: spec.ShmBytes, Processes: spec.Processes,
 		Terminal: spec.Terminal != nil, Drain: spec.Drain != nil,
 		FileCapBytes: d.config.MaxFileBytes, TotalCapBytes: d.config.MaxTotalBytes, MaxEntries: d.config.MaxEntries,
@@ -164,6 +166,9 @@ func (d *Driver) send(s *sandbox, spec driver.Spec) (filled chan error, err erro
 			return nil, errors.Join(fmt.Errorf("make workspace stream: %w", err), fill.Close())
 		}
 		drain, files, theirs = r, append(files, w), append(theirs, w)
+	}
+	if spec.Network == driver.NetworkLink {
+		req.Link, files = &wire.Link{Addrs: spec.Link.Addrs, MTU: spec.Link.MTU}, append(files, spec.Link.File)
 	}
 	for _, m := range spec.Mounts {
 		req.Mounts = append(req.Mounts, m.Target)

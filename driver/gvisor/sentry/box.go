@@ -145,6 +145,9 @@ func (b *box) load(req wire.Request, fds []int) error {
 	if req.Drain {
 		want++
 	}
+	if req.Link != nil {
+		want++
+	}
 	if len(fds) != want {
 		return fmt.Errorf("request came with %d descriptors, want %d", len(fds), want)
 	}
@@ -152,6 +155,12 @@ func (b *box) load(req wire.Request, fds []int) error {
 	b.ws = workspace{box: b, in: fds[4], out: -1}
 	if req.Drain {
 		b.ws.out, rest = rest[0], rest[1:]
+	}
+	if req.Link != nil {
+		if err := b.addLink(*req.Link, rest[0]); err != nil {
+			return err
+		}
+		rest = rest[1:]
 	}
 	images := append([]int{fds[0]}, rest...)
 	if err := checkDescriptors(images, stdio); err != nil {
@@ -240,6 +249,10 @@ func (b *box) ContainerStart(context.Context, seccheck.FieldSet, *pb.Start) erro
 		return err
 	}
 	if err := b.ws.open(); err != nil {
+		b.fillErr = err
+		return err
+	}
+	if err := b.supplyFiles(); err != nil {
 		b.fillErr = err
 		return err
 	}

@@ -82,7 +82,7 @@ func (g *guard) destination(address func(*call) (hostarch.Addr, uint32, error)) 
 		switch {
 		case err != nil:
 			return 0, nil, err
-		case outside && g.on(rules.NetworkOutside):
+		case outside && g.network != driver.NetworkLink && g.on(rules.NetworkOutside):
 			return g.violate(c, rules.NetworkOutside, to)
 		}
 		n, ctrl, err := c.proceed()
@@ -105,7 +105,7 @@ func (g *guard) destinations(c *call) (uintptr, *kernel.SyscallControl, error) {
 		switch {
 		case err != nil:
 			return 0, nil, err
-		case outside && g.on(rules.NetworkOutside):
+		case outside && g.network != driver.NetworkLink && g.on(rules.NetworkOutside):
 			return g.violate(c, rules.NetworkOutside, to)
 		}
 	}

@@ -14,7 +14,11 @@
 // a descriptor of the sentry process, not of a task in it.
 package wire
 
-import "github.com/silk-sandbox/silk/driver"
+import (
+	"net/netip"
+
+	"github.com/silk-sandbox/silk/driver"
+)
 
 // Version is checked in hello: an engine talks only to a sentry of its own build.
 const Version = 2
@@ -39,6 +43,8 @@ type Request struct {
 	Hostname string   `json:"hostname"`
 
 	Network driver.Network `json:"network"`
+	Link    *Link          `json:"link,omitempty"` // with it the socket is the last descriptor but for Mounts
+	Files   []driver.File  `json:"files,omitempty"`
 	NoSpawn bool           `json:"no_spawn,omitempty"`
 	Trees   []string       `json:"trees"` // of the image, which programs may read
 
@@ -55,6 +61,12 @@ type Request struct {
 	FileCapBytes  int64 `json:"file_cap_bytes"`  // a larger file is drained without its content
 	TotalCapBytes int64 `json:"total_cap_bytes"` // past this no content is drained
 	MaxEntries    int   `json:"max_entries"`     // entries drained at most
+}
+
+// Link is what a sandbox knows of its way out.
+type Link struct {
+	Addrs []netip.Addr `json:"addrs"`
+	MTU   int          `json:"mtu"`
 }
 
 // Kinds of a Message.
