@@ -18,6 +18,7 @@ import (
 	"github.com/silk-sandbox/silk/driver/gvisor/stage"
 	"github.com/silk-sandbox/silk/driver/gvisor/wire"
 	"github.com/silk-sandbox/silk/internal/cgroup"
+	"github.com/silk-sandbox/silk/internal/packet"
 )
 
 // kernel is one silk-sentry process, from fork to reaping.
@@ -92,7 +93,7 @@ func (k *kernel) place(watch func(pid int, group string) (Scope, error)) error {
 	if err := k.watchFromOutside(watch); err != nil {
 		return err
 	}
-	if err := wire.Send(k.sock, wire.Placed{}); err != nil && !peerGone(err) {
+	if err := packet.Send(k.sock, wire.Placed{}); err != nil && !peerGone(err) {
 		return fmt.Errorf("release sandbox kernel: %w", err)
 	}
 	return nil
@@ -243,8 +244,8 @@ func (k *kernel) discard() error {
 // receive reads the next message.
 func (k *kernel) receive() (wire.Message, error) {
 	var m wire.Message
-	fds, err := wire.Receive(k.sock, &m)
-	wire.CloseAll(fds)
+	fds, err := packet.Receive(k.sock, &m)
+	packet.CloseAll(fds)
 	return m, err
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/driver/gvisor/wire"
+	"github.com/silk-sandbox/silk/internal/packet"
 )
 
 // sandbox is one run in one kernel.
@@ -121,7 +122,7 @@ const killGrace = 2 * time.Second
 // Kill implements [driver.Sandbox].
 func (s *sandbox) Kill(how driver.KillMode) {
 	s.killed.Store(true)
-	if how == driver.KillDrain && wire.Send(s.kernel.sock, wire.Control{Kill: true}) == nil {
+	if how == driver.KillDrain && packet.Send(s.kernel.sock, wire.Control{Kill: true}) == nil {
 		go s.killIfStuck()
 		return
 	}

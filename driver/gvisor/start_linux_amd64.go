@@ -15,6 +15,7 @@ import (
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/driver/gvisor/wire"
 	"github.com/silk-sandbox/silk/driver/rules"
+	"github.com/silk-sandbox/silk/internal/packet"
 )
 
 // startTimeout bounds the time from request to first instruction, without the time that Fill takes. A start takes
@@ -178,7 +179,7 @@ func (d *Driver) send(s *sandbox, spec driver.Spec) (filled chan error, err erro
 	for i, f := range files {
 		fds[i] = int(f.Fd()) // makes the file blocking, which pipes to the Sentry are anyway
 	}
-	if err := wire.Send(s.kernel.sock, req, fds...); err != nil && !peerGone(err) { // awaitStart says what the kernel died of
+	if err := packet.Send(s.kernel.sock, req, fds...); err != nil && !peerGone(err) { // awaitStart says what the kernel died of
 		return nil, errors.Join(fmt.Errorf("send request to sandbox kernel: %w", err), fill.Close(), closeFile(drain))
 	}
 	filled = make(chan error, 1)

@@ -1,26 +1,14 @@
 package gateway
 
 import (
-	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/silk-sandbox/silk/egress"
 )
 
-// Decision is what became of one connection, look-up or packet of a sandbox.
-type Decision struct {
-	Kind    string // "tcp", "udp" or "dns"
-	Host    string // the name as it was looked up, or the address
-	Port    uint16 // 0 for a look-up
-	Allowed bool
-	Rule    string     // what refused it: see package egress; "" if it was allowed
-	Reason  string     // for people; also of a connection that was allowed and did not come about
-	Addr    netip.Addr // what was dialled
-	Sent    int64      // bytes to the host
-	Taken   int64      // bytes from it
-	At      time.Time  // when it was made
-	Lasted  time.Duration
-	Count   int // how often the same was refused since it was last told; 1 at first
-}
+// Decision is [egress.Decision].
+type Decision = egress.Decision
 
 // maxKinds bounds what a sandbox is told apart by: names and ports are its own to make up.
 const maxKinds = 1000

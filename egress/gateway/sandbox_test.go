@@ -28,18 +28,18 @@ import (
 type sandbox struct {
 	t     testing.TB
 	stack *stack.Stack
-	link  *os
+	link  *packets
 
 	mu        sync.Mutex
 	decisions []Decision
 	end       func()
 }
 
-// os is an end of a socket of packets.
-type os struct{ fd int }
+// packets is an end of a socket of packets.
+type packets struct{ fd int }
 
-func (o *os) Read(b []byte) (int, error)  { return unix.Read(o.fd, b) }
-func (o *os) Write(b []byte) (int, error) { return unix.Write(o.fd, b) }
+func (o *packets) Read(b []byte) (int, error)  { return unix.Read(o.fd, b) }
+func (o *packets) Write(b []byte) (int, error) { return unix.Write(o.fd, b) }
 
 // enter starts a gateway with its sandbox. Names lead to the addresses of hosts; whatever is dialled arrives at the port it was
 // dialled with, on this host's loopback.
@@ -54,7 +54,7 @@ func enter(t testing.TB, cfg egress.Config, limits Config) *sandbox {
 			t.Fatal(err)
 		}
 	}
-	s := &sandbox{t: t, link: &os{pair[0]}}
+	s := &sandbox{t: t, link: &packets{pair[0]}}
 	limits.Decided = func(d Decision) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -67,7 +67,7 @@ func enter(t testing.TB, cfg egress.Config, limits Config) *sandbox {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- Serve(ctx, &os{pair[1]}, egress.New(cfg), limits) }()
+	go func() { served <- Serve(ctx, &packets{pair[1]}, egress.New(cfg), limits) }()
 
 	endpoint := channel.New(512, MTU, "")
 	s.stack = stack.New(stack.Options{

@@ -18,6 +18,7 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/syscalls/linux"
 
 	"github.com/silk-sandbox/silk/driver/gvisor/wire"
+	"github.com/silk-sandbox/silk/internal/packet"
 )
 
 // Descriptors that the driver donates. exeFD is what was executed; fdTableFD is a placeholder that gives the descriptor
@@ -87,7 +88,7 @@ func (s *session) run() error {
 	debug.SetTraceback("system")
 	debug.SetGCPercent(400) // a start allocates 20 MB once; collecting it twice costs 3 ms
 
-	if err := wire.Send(engineFD, wire.Message{Kind: wire.Hello, Version: wire.Version}); err != nil {
+	if err := packet.Send(engineFD, wire.Message{Kind: wire.Hello, Version: wire.Version}); err != nil {
 		os.Exit(exitLost)
 	}
 	go s.receive()
@@ -150,7 +151,7 @@ func (s *session) await() arrival {
 
 // receive reads the engine's two messages. An engine that closes its end does not need us (any more).
 func (s *session) receive() {
-	_, err := wire.Receive(engineFD, new(wire.Placed))
+	_, err := packet.Receive(engineFD, new(wire.Placed))
 	if errors.Is(err, io.EOF) {
 		os.Exit(exitLost)
 	}
@@ -158,7 +159,7 @@ func (s *session) receive() {
 		return
 	}
 	var a arrival
-	a.fds, a.err = wire.Receive(engineFD, &a.req)
+	a.fds, a.err = packet.Receive(engineFD, &a.req)
 	if errors.Is(a.err, io.EOF) {
 		os.Exit(exitLost)
 	}
@@ -170,7 +171,7 @@ func (s *session) receive() {
 func (s *session) control(b *box) {
 	for {
 		var c wire.Control
-		switch err := wire.Read(engineFD, &c); {
+		switch err := packet.Read(engineFD, &c); {
 		case errors.Is(err, io.EOF):
 			os.Exit(exitLost)
 		case err != nil:
@@ -186,13 +187,13 @@ func (s *session) mark(step string) {
 
 // say sends m. Without an engine there is nobody to run for.
 func (s *session) say(m wire.Message) {
-	if err := wire.Write(engineFD, m); err != nil {
+	if err := packet.Write(engineFD, m); err != nil {
 		os.Exit(exitLost)
 	}
 }
 
 // fail reports err and ends the process.
 func (s *session) fail(err error) {
-	_ = wire.Write(engineFD, wire.Message{Kind: wire.Error, Error: err.Error(), Steps: s.steps})
+	_ = packet.Write(engineFD, wire.Message{Kind: wire.Error, Error: err.Error(), Steps: s.steps})
 	os.Exit(exitLost)
 }

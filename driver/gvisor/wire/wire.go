@@ -23,10 +23,6 @@ import (
 // Version is checked in hello: an engine talks only to a sentry of its own build.
 const Version = 2
 
-// MaxMessageBytes bounds one message. execve(2) lets arguments and environment have 2 MiB together (a quarter of an 8 MiB
-// stack); JSON at worst makes six bytes of one.
-const MaxMessageBytes = 12<<20 + 64<<10
-
 // Placed is the first message of an engine. A child that is born before its parent was moved would stay outside the
 // group and its limits.
 type Placed struct{}

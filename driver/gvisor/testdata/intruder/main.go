@@ -12,6 +12,7 @@ import (
 
 	"github.com/silk-sandbox/silk/driver/gvisor/wire"
 	"github.com/silk-sandbox/silk/driver/rules"
+	"github.com/silk-sandbox/silk/internal/packet"
 )
 
 const engineFD = 3
@@ -28,17 +29,17 @@ type targets struct {
 }
 
 func main() {
-	must(wire.Send(engineFD, wire.Message{Kind: wire.Hello, Version: wire.Version}))
-	_, err := wire.Receive(engineFD, new(wire.Placed))
+	must(packet.Send(engineFD, wire.Message{Kind: wire.Hello, Version: wire.Version}))
+	_, err := packet.Receive(engineFD, new(wire.Placed))
 	must(err)
 	var req wire.Request
-	fds, err := wire.Receive(engineFD, &req)
+	fds, err := packet.Receive(engineFD, &req)
 	must(err)
 	var names []string
 	for _, r := range rules.All() {
 		names = append(names, r.Name)
 	}
-	must(wire.Write(engineFD, wire.Message{Kind: wire.Armed, Rules: names, Points: wire.Points()}))
+	must(packet.Write(engineFD, wire.Message{Kind: wire.Armed, Rules: names, Points: wire.Points()}))
 	for buf := make([]byte, 4096); ; {
 		if n, err := unix.Read(fds[4], buf); n <= 0 {
 			must(err)
@@ -54,7 +55,7 @@ func main() {
 	if all.Stay != "" {
 		stay(all.Stay)
 	}
-	must(wire.Write(engineFD, wire.Message{Kind: wire.Started}))
+	must(packet.Write(engineFD, wire.Message{Kind: wire.Started}))
 	for all.Stay != "" { // select would be a deadlock to the Go runtime
 		_ = unix.Pause()
 	}
@@ -64,7 +65,7 @@ func main() {
 	}
 	out := os.NewFile(uintptr(fds[2]), "stdout")
 	must(json.NewEncoder(out).Encode(seen))
-	must(wire.Write(engineFD, wire.Message{Kind: wire.Exit}))
+	must(packet.Write(engineFD, wire.Message{Kind: wire.Exit}))
 }
 
 func must(err error) {

@@ -1,4 +1,6 @@
-package wire
+// Package packet sends messages between processes of ours: JSON, one a packet of a SOCK_SEQPACKET socket, with descriptors beside it
+// (SCM_RIGHTS).
+package packet
 
 import (
 	"encoding/json"
@@ -9,9 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxFDs bounds the descriptors beside one message: image, three channels, two tars, and mounts. The kernel's own
-// limit is 253 (SCM_MAX_FD, include/net/scm.h).
+// maxFDs bounds the descriptors beside one message. The kernel's own limit is 253 (SCM_MAX_FD, include/net/scm.h).
 const maxFDs = 64
+
+// MaxMessageBytes bounds one message. execve(2) lets arguments and environment have 2 MiB together (a quarter of an 8 MiB
+// stack); JSON at worst makes six bytes of one.
+const MaxMessageBytes = 12<<20 + 64<<10
 
 // packetBytes is the largest message that goes as a packet: a socket's buffer, 208 KiB by default (net.core.wmem_default),
 // must hold it with the kernel's own overhead. A larger one goes as a file beside an empty object.

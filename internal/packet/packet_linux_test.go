@@ -1,4 +1,4 @@
-package wire
+package packet
 
 import (
 	"errors"
@@ -13,6 +13,11 @@ import (
 	"github.com/silk-sandbox/silk/internal/testenv"
 )
 
+type message struct {
+	ID        string
+	Args, Env []string
+}
+
 func pair(t *testing.T) (a, b int) {
 	t.Helper()
 	p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
@@ -26,10 +31,10 @@ func pair(t *testing.T) (a, b int) {
 func TestSendReceive(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		req  Request
+		req  message
 	}{
-		{"small", Request{ID: "r", Args: []string{"true"}, Env: []string{"A=b c"}}},
-		{"larger than a socket's buffer", Request{ID: "r", Args: []string{"sh", "-c", strings.Repeat("x\x01\"", 200_000)}}},
+		{"small", message{ID: "r", Args: []string{"true"}, Env: []string{"A=b c"}}},
+		{"larger than a socket's buffer", message{ID: "r", Args: []string{"sh", "-c", strings.Repeat("x\x01\"", 200_000)}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			testenv.NoLeaks(t)
@@ -42,7 +47,7 @@ func TestSendReceive(t *testing.T) {
 			if err := Send(a, test.req, int(null.Fd()), int(null.Fd())); err != nil {
 				t.Fatal(err)
 			}
-			var got Request
+			var got message
 			fds, err := Receive(b, &got)
 			defer CloseAll(fds)
 			if err != nil || len(fds) != 2 {
@@ -60,11 +65,11 @@ func TestReceiveEnd(t *testing.T) {
 	if err := unix.Shutdown(a, unix.SHUT_RDWR); err != nil {
 		t.Fatal(err)
 	}
-	var m Message
+	var m message
 	if _, err := Receive(b, &m); !errors.Is(err, io.EOF) {
 		t.Errorf("Receive after the peer left: %v, want EOF", err)
 	}
-	var c Control
+	var c message
 	if err := Read(b, &c); !errors.Is(err, io.EOF) {
 		t.Errorf("Read after the peer left: %v, want EOF", err)
 	}
@@ -82,7 +87,7 @@ func TestReceiveRefuses(t *testing.T) {
 			if err := unix.Sendmsg(a, packet, unix.UnixRights(b), nil, 0); err != nil {
 				t.Fatal(err)
 			}
-			var m Message
+			var m message
 			if fds, err := Receive(b, &m); err == nil || fds != nil {
 				t.Errorf("Receive took %s: %v, %+v", name, fds, m)
 			}
@@ -92,7 +97,7 @@ func TestReceiveRefuses(t *testing.T) {
 
 func TestSendRefusesTheTooLarge(t *testing.T) {
 	a, _ := pair(t)
-	if err := Send(a, Request{Args: []string{strings.Repeat("x", MaxMessageBytes)}}); err == nil {
+	if err := Send(a, message{Args: []string{strings.Repeat("x", MaxMessageBytes)}}); err == nil {
 		t.Error("Send took a message above the limit")
 	}
 }

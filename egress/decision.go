@@ -1,0 +1,42 @@
+package egress
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Decision is what became of one connection, look-up or packet of a sandbox.
+type Decision struct {
+	Kind    string        `json:"kind"` // "tcp", "udp" or "dns"
+	Host    string        `json:"host"` // the name as it was looked up, or the address
+	Port    uint16        `json:"port"` // 0 for a look-up
+	Allowed bool          `json:"allowed"`
+	Rule    string        `json:"rule,omitempty"`   // what refused it: see [Refusal]; "" if it was allowed
+	Reason  string        `json:"reason,omitempty"` // for people; also of a connection that was allowed and did not come about
+	Addr    netip.Addr    `json:"addr,omitzero"`    // what was dialled
+	Sent    int64         `json:"sent"`             // bytes to the host
+	Taken   int64         `json:"taken"`            // bytes from it
+	At      time.Time     `json:"at"`               // when it was made
+	Lasted  time.Duration `json:"lasted_ns"`
+	Count   int           `json:"count"` // how often the same was refused since it was last told; 1 at first
+}
+
+// Order is what a gateway process is told of one sandbox; the sandbox's link is the descriptor beside it.
+type Order struct {
+	ID          string                `json:"id"`
+	Open        bool                  `json:"open,omitempty"`
+	Rules       []string              `json:"rules"`
+	Hosts       map[string]netip.Addr `json:"hosts,omitempty"`
+	Targets     []string              `json:"targets,omitempty"`
+	Connections int                   `json:"connections,omitempty"` // see package gateway; 0 is its default
+	Bytes       int64                 `json:"bytes,omitempty"`
+}
+
+// Report is what a gateway process says. The last one of a sandbox says that it has ended.
+type Report struct {
+	ID       string    `json:"id"`
+	Ready    bool      `json:"ready,omitempty"` // packets are served
+	Decision *Decision `json:"decision,omitempty"`
+	Ended    bool      `json:"ended,omitempty"`
+	Error    string    `json:"error,omitempty"` // of the end
+}

@@ -1,0 +1,131 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/silk-sandbox/silk/egress"
+	"github.com/silk-sandbox/silk/internal/packet"
+)
+
+// controlFD is where a gateway process hears its orders and reports: a SOCK_SEQPACKET socket.
+const controlFD = 3
+
+// Main is the gateway process. It serves a sandbox for each order, until whoever gives them is gone. It returns the exit status.
+func Main() int {
+	if err := Control(context.Background(), controlFD); err != nil {
+		fmt.Fprintln(os.Stderr, "silk-gateway:", err)
+		return 1
+	}
+	return 0
+}
+
+// Control obeys orders from a socket until its other end is closed; then every sandbox's network ends.
+func Control(ctx context.Context, sock int) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel()
+	var mu sync.Mutex
+	report := func(r egress.Report) {
+		mu.Lock()
+		defer mu.Unlock()
+		if packet.Send(sock, r) != nil {
+			cancel() // nobody hears what is decided
+		}
+	}
+	for {
+		var order egress.Order
+		fds, err := packet.Receive(sock, &order)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("hear orders: %w", err)
+		case len(fds) != 1:
+			packet.CloseAll(fds)
+			return fmt.Errorf("an order came with %d descriptors, want 1", len(fds))
+		}
+		link := socket(fds[0])
+		cfg, err := configOf(order)
+		if err != nil {
+			report(egress.Report{ID: order.ID, Ended: true, Error: errors.Join(err, link.Close()).Error()})
+			continue
+		}
+		all.Go(func() {
+			defer context.AfterFunc(ctx, func() { _ = unix.Shutdown(int(link), unix.SHUT_RDWR) })()
+			report(egress.Report{ID: order.ID, Ready: true})
+			limits := Config{Connections: order.Connections, Bytes: order.Bytes, Decided: func(d Decision) { report(egress.Report{ID: order.ID, Decision: &d}) }}
+			err := errors.Join(Serve(ctx, link, egress.New(cfg), limits), link.Close())
+			end := egress.Report{ID: order.ID, Ended: true}
+			if err != nil {
+				end.Error = err.Error()
+			}
+			report(end)
+		})
+	}
+}
+
+func configOf(o egress.Order) (cfg egress.Config, err error) {
+	cfg = egress.Config{Open: o.Open, Owner: egress.Owner{Hosts: o.Hosts}}
+	for _, list := range []struct {
+		texts []string
+		to    *[]egress.Rule
+	}{{o.Rules, &cfg.Rules}, {o.Targets, &cfg.Owner.Targets}} {
+		for _, text := range list.texts {
+			r, err := egress.ParseRule(text)
+			if err != nil {
+				return cfg, err
+			}
+			*list.to = append(*list.to, r)
+		}
+	}
+	cfg.Resolve = func(ctx context.Context, name string) ([]netip.Addr, error) {
+		return net.DefaultResolver.LookupNetIP(ctx, "ip", name+".") // the name, not one of the host's own domain
+	}
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		return cfg, fmt.Errorf("list the host's addresses: %w", err)
+	}
+	for _, a := range own {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			cfg.Own = append(cfg.Own, p.Addr().Unmap())
+		}
+	}
+	return cfg, nil
+}
+
+// socket is a descriptor of a link.
+type socket int
+
+func (s socket) Read(b []byte) (int, error) {
+	for {
+		n, err := unix.Read(int(s), b)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err == nil && n == 0, errors.Is(err, unix.ECONNRESET):
+			return 0, io.EOF
+		}
+		return n, err
+	}
+}
+
+func (s socket) Write(b []byte) (int, error) {
+	for {
+		n, err := unix.Write(int(s), b)
+		if !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+	}
+}
+
+func (s socket) Close() error { return unix.Close(int(s)) }

@@ -1,0 +1,168 @@
+package process
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/net/dns/dnsmessage"
+	"golang.org/x/sys/unix"
+
+	"github.com/silk-sandbox/silk/egress"
+	"github.com/silk-sandbox/silk/internal/testenv"
+)
+
+var build = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "silk-gateway")
+	if err != nil {
+		return "", err
+	}
+	exe := filepath.Join(dir, "silk-gateway")
+	out, err := exec.Command("go", "build", "-o", exe, "github.com/silk-sandbox/silk/cmd/silk-gateway").CombinedOutput() //nolint:noctx // once, in a test
+	if err != nil {
+		return "", &os.PathError{Op: string(out), Path: exe, Err: err}
+	}
+	return exe, os.Chmod(dir, 0o755) //nolint:gosec // another user executes it
+})
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	if exe, err := build(); err == nil {
+		_ = os.RemoveAll(filepath.Dir(exe))
+	}
+	os.Exit(status)
+}
+
+func newGateway(t *testing.T) *Gateway {
+	t.Helper()
+	exe, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	testenv.NoLeaks(t)
+	g := New(exe, 65534, 65534)
+	t.Cleanup(func() {
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return g
+}
+
+// query is a DNS query in an IP packet, as a sandbox sends it to its resolver.
+func query(t *testing.T, name string) []byte {
+	t.Helper()
+	m := dnsmessage.Message{Header: dnsmessage.Header{ID: 9}, Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName(name), Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}}}
+	text, err := m.Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 28 + len(text)
+	p := []byte{0x45, 0, byte(n >> 8), byte(n), 0, 0, 0x40, 0, 64, 17, 0, 0}
+	p = append(append(p, egress.Sandbox4.AsSlice()...), egress.Gateway4.AsSlice()...)
+	sum := uint32(0)
+	for i := 0; i < 20; i += 2 {
+		sum += uint32(p[i])<<8 | uint32(p[i+1])
+	}
+	for sum>>16 != 0 {
+		sum = sum&0xffff + sum>>16
+	}
+	p[10], p[11] = byte(^sum>>8), byte(^sum)
+	p = append(p, 0x30, 0x39, 0, 53, byte((n-20)>>8), byte(n-20), 0, 0)
+	return append(p, text...)
+}
+
+func ask(t *testing.T, link *os.File, name string) dnsmessage.RCode {
+	t.Helper()
+	if _, err := link.Write(query(t, name)); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 64<<10)
+	n, err := link.Read(b)
+	if err != nil || n < 28 {
+		t.Fatalf("%d bytes, %v", n, err)
+	}
+	var m dnsmessage.Message
+	if err := m.Unpack(b[28:n]); err != nil {
+		t.Fatal(err)
+	}
+	return m.RCode
+}
+
+func TestWaysOut(t *testing.T) {
+	g := newGateway(t)
+	var mu sync.Mutex
+	hosts := map[string][]string{}
+	var waits []func() error
+	var links []*os.File
+	for _, id := range []string{"a", "b"} { // one process serves both
+		link, wait, err := g.Open(t.Context(), egress.Order{ID: id, Rules: []string{id + ".example:443"}}, func(d egress.Decision) {
+			mu.Lock()
+			defer mu.Unlock()
+			hosts[id] = append(hosts[id], d.Host)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		waits, links = append(waits, wait), append(links, link)
+	}
+	if _, _, err := g.Open(t.Context(), egress.Order{ID: "a", Rules: []string{"a.example:443"}}, nil); err == nil || !strings.Contains(err.Error(), "has a way out already") {
+		t.Errorf("a second one for a: %v", err)
+	}
+	if _, _, err := g.Open(t.Context(), egress.Order{ID: "c", Rules: []string{"bad"}}, nil); err == nil || !strings.Contains(err.Error(), `host "bad" has no port`) {
+		t.Errorf("a bad rule: %v", err)
+	}
+	if got := ask(t, links[0], "a.example."); got != dnsmessage.RCodeSuccess {
+		t.Errorf("a asks for its name: %v", got)
+	}
+	if got := ask(t, links[1], "a.example."); got != dnsmessage.RCodeNameError {
+		t.Errorf("b asks for a's name: %v", got)
+	}
+	for i := range links {
+		if err := links[i].Close(); err != nil {
+			t.Error(err)
+		}
+		if err := waits[i](); err != nil {
+			t.Error(err)
+		}
+	}
+	if hosts["a"] != nil || !slices.Equal(hosts["b"], []string{"a.example"}) {
+		t.Errorf("decided: %v", hosts)
+	}
+}
+
+// TestDeath kills the process: its sandboxes have no network then, and the next one gets another process.
+func TestDeath(t *testing.T) {
+	g := newGateway(t)
+	open := func(id string) (*os.File, func() error) {
+		link, wait, err := g.Open(t.Context(), egress.Order{ID: id, Rules: []string{"a.example:443"}}, func(egress.Decision) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return link, wait
+	}
+	link, wait := open("a")
+	if err := unix.Kill(g.running.cmd.Process.Pid, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if err := wait(); err == nil || !strings.Contains(err.Error(), "has died") {
+		t.Errorf("its end: %v", err)
+	}
+	if n, err := link.Read(make([]byte, 10)); n != 0 || err == nil {
+		t.Errorf("its link: %d bytes, %v", n, err)
+	}
+	_ = link.Close()
+	<-g.running.gone
+	link, wait = open("b")
+	if got := ask(t, link, "a.example."); got != dnsmessage.RCodeSuccess {
+		t.Errorf("after another start: %v", got)
+	}
+	_ = link.Close()
+	if err := wait(); err != nil {
+		t.Error(err)
+	}
+}
