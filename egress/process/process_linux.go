@@ -43,9 +43,10 @@ func New(exe string, uid, gid int) *Gateway {
 
 // running is one life of the process.
 type running struct {
-	sock int
-	cmd  *exec.Cmd
-	gone chan struct{}
+	sock  int
+	cmd   *exec.Cmd
+	gone  chan struct{} // closed when the process is reaped
+	heard chan struct{} // closed when nothing more is heard, and sock is closed
 
 	mu     sync.Mutex
 	served map[string]*way
@@ -106,7 +107,7 @@ func (g *Gateway) process() (*running, error) {
 		return nil, fmt.Errorf("make socket of gateway: %w", err)
 	}
 	theirs := os.NewFile(uintptr(pair[1]), "control")
-	r := &running{sock: pair[0], gone: make(chan struct{}), served: map[string]*way{}}
+	r := &running{sock: pair[0], gone: make(chan struct{}), heard: make(chan struct{}), served: map[string]*way{}}
 	r.cmd = &exec.Cmd{
 		Path: g.exe, Args: []string{Name}, Env: []string{}, Dir: "/", Stderr: os.Stderr, ExtraFiles: []*os.File{theirs},
 		SysProcAttr: &syscall.SysProcAttr{Credential: g.credential, Setsid: true, Pdeathsig: unix.SIGKILL},
@@ -190,6 +191,8 @@ func (r *running) end(err error) {
 		close(w.ended)
 	}
 	r.served = nil
+	_ = unix.Close(r.sock) // nobody sends any more
+	close(r.heard)
 }
 
 // Close ends the process, and with it every way out.
@@ -201,7 +204,12 @@ func (g *Gateway) Close() error {
 		return nil
 	}
 	g.running = nil
-	err := unix.Shutdown(r.sock, unix.SHUT_RDWR) // it hears that nobody is there
+	r.mu.Lock()
+	if !r.dead {
+		_ = unix.Shutdown(r.sock, unix.SHUT_RDWR) // it hears that nobody is there
+	}
+	r.mu.Unlock()
+	<-r.heard
 	<-r.gone
-	return errors.Join(err, unix.Close(r.sock))
+	return nil
 }
