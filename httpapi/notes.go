@@ -68,7 +68,7 @@ func noteBlock(b *note.Block) api.NoteBlock {
 	if b.Runnable {
 		s := b.Settings()
 		out.Request = &api.RunRequest{
-			Profile: s.Profile, Language: b.Language, Code: &b.Code, Args: s.Args, Network: s.Network, Hosts: s.Hosts,
+			Client: "note", Profile: s.Profile, Language: b.Language, Code: &b.Code, Args: s.Args, Network: s.Network, Hosts: s.Hosts,
 			NoSpawn: s.NoSpawn, Deterministic: s.Deterministic, Driver: s.Driver, Isolation: s.Isolation,
 			Limits: api.Limits{
 				TimeoutMs: s.Limits.Timeout.Milliseconds(), MemoryBytes: s.Limits.MemoryBytes, CPUs: s.Limits.CPUs,
