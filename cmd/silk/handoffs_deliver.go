@@ -24,14 +24,14 @@ func (h *host) outbox(log *slog.Logger) (*handoff.Outbox, error) {
 }
 
 const (
-	// deliverAfter is how long a run must have lasted, until what earlier ones left is delivered beside it.
+	// deliverAfter is how long a command must have lasted, until what is due is delivered beside it.
 	deliverAfter = 200 * time.Millisecond
 	// deliverMost is what the end of a command waits for at most that has handed a run on. A note in a vault takes a few milliseconds.
 	deliverMost = 100 * time.Millisecond
 )
 
-// deliveries are those that a command makes which runs something: beside its runs what is due from before, and at its end what they
-// have handed on, as far as that takes no time. The rest waits for the next silk.
+// deliveries are those that a command makes which runs something: beside its runs what is due, and at its end what they have handed
+// on, as far as that takes no time. The rest waits for the next silk.
 type deliveries struct {
 	app    *app
 	host   *host
@@ -41,7 +41,7 @@ type deliveries struct {
 	done chan struct{}
 }
 
-// startDeliveries begins. The caller calls finish.
+// startDeliveries begins. The caller calls finish or end.
 func (a *app) startDeliveries(h *host) (*deliveries, error) {
 	o, err := h.outbox(nil)
 	if err != nil {
@@ -60,38 +60,55 @@ func (a *app) startDeliveries(h *host) (*deliveries, error) {
 		case <-ctx.Done():
 			return
 		}
-		_, _ = d.deliver(ctx) // what failed stands in the outbox, and is tried again
+		_ = d.with(ctx, d.outbox.Work) // what failed stands in the outbox, and is tried again
 	}()
 	return d, nil
 }
 
-func (d *deliveries) deliver(ctx context.Context) (report handoff.Report, err error) {
+// with gives do the database.
+func (d *deliveries) with(ctx context.Context, do func(context.Context, *store.DB) error) (err error) {
 	db, err := store.Open(ctx, filepath.Join(d.host.home, store.FileName))
 	if err != nil {
-		return report, err
+		return err
 	}
 	defer func() { err = errors.Join(err, db.Leave()) }()
-	return d.outbox.Deliver(ctx, db)
+	return do(ctx, db)
 }
 
-// finish delivers what a run has handed on that has ended so, and says what came of it where that is not well.
-func (d *deliveries) finish(o run.Outcome) {
+// wait ends what is delivered beside.
+func (d *deliveries) wait() {
 	d.stop()
-	if d.done == nil {
+	if d.done != nil {
+		<-d.done
+	}
+}
+
+// finish is end for a command whose only run has ended so.
+func (d *deliveries) finish(o run.Outcome) {
+	if !d.outbox.Wants(o.Kind) {
+		d.wait()
 		return
 	}
-	<-d.done
-	if !d.outbox.Wants(o.Kind) {
+	d.end(o.Run)
+}
+
+// end delivers what is due as far as that takes no time, and says where that of a run, if one is named, has to wait.
+func (d *deliveries) end(runID string) {
+	if d.wait(); d.done == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.app.ctx), deliverMost)
 	defer cancel()
-	report, err := d.deliver(ctx)
+	var report handoff.Report
+	err := d.with(ctx, func(ctx context.Context, db *store.DB) (err error) {
+		report, err = d.outbox.Deliver(ctx, db)
+		return err
+	})
 	if err != nil && ctx.Err() == nil {
 		d.app.errorf("hand-offs wait in the outbox: %v", err)
 	}
 	for _, f := range report.Failed {
-		if f.Run == o.Run {
+		if f.Run == runID {
 			d.app.errorf("the hand-off to %s by %s waits for the next silk: %v", f.Receiver, f.Sink, f.Err)
 		}
 	}
