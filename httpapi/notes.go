@@ -41,7 +41,7 @@ func (h *handler) notes() {
 			return nil, auth.ErrForbidden
 		}
 		n := note.Parse([]byte(in.Body.Text))
-		out := api.NoteBlocks{Blocks: make([]api.NoteBlock, len(n.Blocks))}
+		out := api.NoteBlocks{Blocks: make([]api.NoteBlock, len(n.Blocks)), Fault: n.Fault}
 		for i := range n.Blocks {
 			out.Blocks[i] = noteBlock(&n.Blocks[i])
 		}

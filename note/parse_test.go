@@ -84,6 +84,35 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// TestLimits: what would take minutes to parse is text, whatever the lines around it are.
+func TestLimits(t *testing.T) {
+	const block = "```py\nx\n```\n"
+	deep := strings.Repeat("> ", note.MaxDepth)
+	for _, test := range []struct {
+		name, text string
+		blocks     int
+	}{
+		{"quotes in quotes", block + strings.Repeat(">", 1<<20) + "\n" + block, 2},
+		{"quotes with spaces", block + strings.Repeat(" > ", 1<<19) + "\n" + block, 2},
+		{"lists in lists", block + strings.Repeat("- 1. * ", 1<<18) + "\n\n" + block, 2},
+		{"as deep as may be", deep + "```py\n" + deep + "x\n" + deep + "```\n", 1},
+		{"deeper", deep + "> ```py\n" + deep + "> x\n" + deep + "> ```\n" + block, 1},
+		{"lines across the page", block + strings.Repeat("-", 100) + "\n" + strings.Repeat("* ", 100) + "\n" + strings.Repeat(" -", 100) + "\n" + block, 2},
+		{"too long", block + strings.Repeat("a\n", note.MaxBytes/2), 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			n := note.Parse([]byte(test.text))
+			if (n.Fault != "") != (test.blocks == 0) || len(n.Blocks) != test.blocks {
+				t.Errorf("fault %q, %d blocks", n.Fault, len(n.Blocks))
+			}
+		})
+	}
+	code := strings.Repeat("> - ", 100) + "x\n"
+	if n := note.Parse([]byte("```py\n" + code + "```\n")); n.Blocks[0].Code != code {
+		t.Errorf("the code is %q", n.Blocks[0].Code)
+	}
+}
+
 func TestSettings(t *testing.T) {
 	n := note.Parse([]byte("---\ntitle: x\nsilk:\n  timeout: 9s\n  net: loopback\n  no-spawn: true\n  deterministic: false\n---\n" +
 		"```py title=\"x\" {1,3} {silk timeout=5s args=\"--name 'a b' \\\"c\" net=a.example:443,b.example:80 auto}\nx\n```\n" +
