@@ -55,6 +55,10 @@ sdk: build lint-api ## the TypeScript client: the API's description and types up
 	$(call images,lab:text)
 	SILK_TEST_HOME=$(SILK_HOME) sdk/typescript/check
 
+mcp: build ## silk mcp by an independent client, the TypeScript SDK of the protocol (needs Node 20 and npm)
+	$(call images,lab:text lab:python)
+	SILK_TEST_HOME=$(SILK_HOME) tests/interop/mcp/check
+
 test-short: ## tests that need no privileges, no images and no sandbox kernel
 	$(GO) test -short -p 2 $(FAST)
 

@@ -32,8 +32,8 @@ var mayImport = map[string]string{
 	"handoff":              "api record run store",                                                   // the ends of runs, in the form that receivers and clients get them, into the store
 	"serve":                "api approval auth broker handoff policy profile queue record run store", // the way of a run of somebody else, from request to exit frame
 	"note":                 "profile",                                                                // the languages of fences, and what limits may look like
-	"httpapi":              "api approval audit auth broker handoff note queue serve store",                  // a door: it translates, and turns the errors of these into answers
-	"mcp":                  "api client policy profile",                                              // a door, whose engine is a server's
+	"httpapi":              "api approval audit auth broker handoff note queue serve store",          // a door: it translates, and turns the errors of these into answers
+	"mcp":                  "api auth client policy profile",                                         // a door, whose engine is a server's
 	"mcp/local":            "api auth mcp policy record run serve store",                             // or this host's, by the translation that the service has
 	"telemetry":            "run serve",                                                              // the lives of runs, told to others
 	"serve/servetest":      "*",                                                                      // wiring, as in cmd/silk, for tests
@@ -78,7 +78,7 @@ func TestImports(t *testing.T) {
 // TestSilkLinksNoServer keeps it quick too: what the service links is in the executable with the tag "server".
 func TestSilkLinksNoServer(t *testing.T) {
 	for pkg := range list(t, `{{.ImportPath}}`, "-deps", "./cmd/silk") {
-		if strings.HasPrefix(pkg, "github.com/nats-io/") || strings.HasPrefix(pkg, "go.opentelemetry.io/") || strings.HasPrefix(pkg, "github.com/jackc/") || strings.HasPrefix(pkg, "github.com/yuin/") || pkg == "httpapi" || pkg == "queue" {
+		if strings.HasPrefix(pkg, "github.com/nats-io/") || strings.HasPrefix(pkg, "go.opentelemetry.io/") || strings.HasPrefix(pkg, "github.com/jackc/") || strings.HasPrefix(pkg, "github.com/yuin/") || strings.HasPrefix(pkg, "github.com/modelcontextprotocol/") || pkg == "httpapi" || pkg == "queue" || pkg == "mcp" {
 			t.Errorf("cmd/silk links %s", pkg)
 		}
 	}

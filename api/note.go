@@ -2,12 +2,13 @@ package api
 
 // NoteRequest is a note whose blocks of code are looked for.
 type NoteRequest struct {
-	Text string `json:"text" maxLength:"8388608" doc:"The whole note"`
+	Text string `json:"text" maxLength:"4194304" doc:"The whole note"`
 }
 
 // NoteBlocks are the fenced blocks of code in a note.
 type NoteBlocks struct {
 	Blocks []NoteBlock `json:"blocks"`
+	Fault  string      `json:"fault,omitempty" doc:"Why the note was not looked at, and has no blocks"`
 }
 
 // NoteBlock is one fenced block of code in a note. Lines count from 0, and end with LF, CR LF or CR.
@@ -36,8 +37,8 @@ type NoteResult struct {
 
 // NoteResultRequest asks for the result of a run in a note, under the block that was run.
 type NoteResultRequest struct {
-	Text        string  `json:"text" maxLength:"8388608" doc:"The whole note as it is now"`
-	Before      *string `json:"before,omitempty" maxLength:"8388608" doc:"The whole note as it was when the line was taken; it tells copies of one block apart"`
+	Text        string  `json:"text" maxLength:"4194304" doc:"The whole note as it is now"`
+	Before      *string `json:"before,omitempty" maxLength:"4194304" doc:"The whole note as it was when the line was taken; it tells copies of one block apart"`
 	Line        int     `json:"line" minimum:"0" doc:"Of the block's opening fence: in before, if that is given, else in text"`
 	CodeHash    string  `json:"code_hash" minLength:"64" maxLength:"64" doc:"Of the block"`
 	Run         string  `json:"run" pattern:"^[0-9A-HJKMNP-TV-Z]{26}$" doc:"A run that has ended"`

@@ -277,3 +277,13 @@ func or(text, other string) string {
 	}
 	return text
 }
+
+// Visible is code or output of a hand-off, which is in one of two fields, as text that neither steers a terminal nor hides anything:
+// escape sequences are gone, other control characters and those that cannot be seen are their numbers, and its last line has an end.
+func Visible(text, b64 *string) string {
+	shown := visible(bytesOf(text, b64))
+	if shown != "" && !strings.HasSuffix(shown, "\n") {
+		shown += "\n"
+	}
+	return shown
+}

@@ -41,7 +41,7 @@ func (h *handler) notes() {
 			return nil, auth.ErrForbidden
 		}
 		n := note.Parse([]byte(in.Body.Text))
-		out := api.NoteBlocks{Blocks: make([]api.NoteBlock, len(n.Blocks))}
+		out := api.NoteBlocks{Blocks: make([]api.NoteBlock, len(n.Blocks)), Fault: n.Fault}
 		for i := range n.Blocks {
 			out.Blocks[i] = noteBlock(&n.Blocks[i])
 		}
@@ -68,7 +68,7 @@ func noteBlock(b *note.Block) api.NoteBlock {
 	if b.Runnable {
 		s := b.Settings()
 		out.Request = &api.RunRequest{
-			Profile: s.Profile, Language: b.Language, Code: &b.Code, Args: s.Args, Network: s.Network, Hosts: s.Hosts,
+			Client: "note", Profile: s.Profile, Language: b.Language, Code: &b.Code, Args: s.Args, Network: s.Network, Hosts: s.Hosts,
 			NoSpawn: s.NoSpawn, Deterministic: s.Deterministic, Driver: s.Driver, Isolation: s.Isolation,
 			Limits: api.Limits{
 				TimeoutMs: s.Limits.Timeout.Milliseconds(), MemoryBytes: s.Limits.MemoryBytes, CPUs: s.Limits.CPUs,

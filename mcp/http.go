@@ -22,8 +22,8 @@ type HTTPConfig struct {
 	// Verify says whose token it is, as an *auth.Verifier does: auth.ErrUnauthorized is one that is no good.
 	Verify func(ctx context.Context, token secret.Secret) (auth.Identity, error)
 
-	// Open makes the server of one identity, with the token that it was first shown. It is called once for each.
-	Open func(id auth.Identity, token secret.Secret) (*Server, error)
+	// Open makes the server of one identity. It is called once for each.
+	Open func(id auth.Identity) (*Server, error)
 
 	Origins auth.Origins // of browsers; zero: none
 	Hosts   auth.Hosts   // zero: localhost and addresses
@@ -134,7 +134,7 @@ func (h *Handler) open(r *http.Request) (auth.Identity, *Server, int) {
 		return id, nil, http.StatusServiceUnavailable
 	}
 	if s == nil {
-		if s, err = h.cfg.Open(id, token); err != nil {
+		if s, err = h.cfg.Open(id); err != nil {
 			h.cfg.Logger.ErrorContext(r.Context(), "open engine", logkey.Error, err)
 			return id, nil, http.StatusInternalServerError
 		}

@@ -13,7 +13,6 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/silk-sandbox/silk/auth"
-	"github.com/silk-sandbox/silk/internal/secret"
 	"github.com/silk-sandbox/silk/mcp"
 	"github.com/silk-sandbox/silk/serve/servetest"
 )
@@ -35,7 +34,7 @@ func newWeb(t *testing.T) *web {
 	}
 	h, err := mcp.NewHandler(mcp.HTTPConfig{
 		Verify: auth.NewVerifier(s.DB, auth.VerifierConfig{}).Verify,
-		Open: func(id auth.Identity, _ secret.Secret) (*mcp.Server, error) {
+		Open: func(id auth.Identity) (*mcp.Server, error) {
 			return mcp.New(mcp.Config{Engine: engine.For(id)})
 		},
 		Origins: origins,

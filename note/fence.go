@@ -37,7 +37,7 @@ func (n *Note) fences(body int) []*fence {
 			blocks[i] = util.Prioritized(watch, fencePriority)
 		}
 	}
-	parser.NewParser(parser.WithBlockParsers(blocks...)).Parse(text.NewReader(src))
+	parser.NewParser(parser.WithBlockParsers(blocks...)).Parse(text.NewReader(shallow(src)))
 
 	var found []*fence
 	for _, o := range watch.opened {
@@ -104,6 +104,53 @@ func linefeeds(text []byte) []byte {
 		}
 	}
 	return out
+}
+
+// shallow is text in which no line begins more than MaxDepth quotes and lists: the marks of deeper ones are letters.
+func shallow(text []byte) []byte {
+	out := text
+	for _, l := range split(text) {
+		from, to := deep(string(text[l.start:l.end]))
+		if from == to {
+			continue
+		}
+		if &out[0] == &text[0] {
+			out = bytes.Clone(text)
+		}
+		for i := l.start + from; i < l.start+to; i++ {
+			if out[i] != ' ' && out[i] != '\t' {
+				out[i] = 'x'
+			}
+		}
+	}
+	return out
+}
+
+// deep returns where the marks of quotes and lists that a line begins with are too many, and where they end.
+func deep(line string) (from, to int) {
+	if strings.Trim(line, " \t-") == "" || strings.Trim(line, " \t*") == "" {
+		return 0, 0 // a thematic break
+	}
+	marks := 0
+	for i := range len(line) {
+		switch c := line[i]; {
+		case c == ' ' || c == '\t' || '0' <= c && c <= '9':
+			continue
+		case c == '>' || c == '-' || c == '+' || c == '*' || c == '.' || c == ')':
+			if c == '>' || i+1 < len(line) && (line[i+1] == ' ' || line[i+1] == '\t') { // as a list's marker ends
+				marks++
+			}
+			if marks == MaxDepth+1 && from == 0 {
+				from = i
+			}
+			if from > 0 {
+				to = i + 1
+			}
+			continue
+		}
+		return from, to
+	}
+	return from, to
 }
 
 // fenceParser is goldmark's parser of fences, which remembers where they begin and which line closes them: its tree does not say.

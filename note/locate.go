@@ -9,8 +9,9 @@ import (
 var ErrNotFound = errors.New("the block is not in the note any more, or is not the only one like it")
 
 // Locate finds the block that began at a line of an earlier version of the note and has this hash. Where several have it, or had -
-// copies of one block - the text that has not changed before or behind it says which one it is. before may be nil if the earlier
-// version is not known: then one of several is found only at the very line.
+// copies of one block - the text that has not changed before or behind it says which one it is; if a copy was put directly beside it,
+// which reads the same above and below, it is the first one. before may be nil if the earlier version is not known: then one of
+// several is found only at the very line.
 //
 // It returns [ErrNotFound] if there is any doubt.
 func Locate(before, now *Note, line int, hash string) (int, error) {

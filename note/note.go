@@ -23,17 +23,25 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"slices"
 
 	"github.com/silk-sandbox/silk/profile"
 )
 
-// MaxBytes bounds a note. Obsidian itself is slow with one of a tenth of this.
-const MaxBytes = 8 << 20
+const (
+	// MaxBytes bounds a note. A longer one has no blocks, and a Fault. Obsidian itself is slow with one of a tenth of this.
+	MaxBytes = 4 << 20
+
+	// MaxDepth bounds the quotes and lists that a line begins with: what is deeper is text. The time to parse grows with the product of
+	// lines and levels, and for one line of quotes in quotes with the square of its length.
+	MaxDepth = 32
+)
 
 // Note is a note that was read. It is not changed by its methods, and is safe for concurrent use.
 type Note struct {
 	Blocks []Block // in the order of the note
+	Fault  string  // why the note was not looked at; "": it was
 
 	text  []byte
 	lines []line
@@ -79,11 +87,11 @@ type line struct {
 	next       int // where the next one begins
 }
 
-// Parse reads a note. It never fails: what cannot be run has a reason, and what is no Markdown has no blocks. Text beyond MaxBytes
-// is not looked at.
+// Parse reads a note. It never fails: what cannot be run has a reason, and what is no Markdown has no blocks.
 func Parse(text []byte) *Note {
 	n := &Note{text: text, lines: split(text)}
 	if len(text) > MaxBytes {
+		n.Fault = fmt.Sprintf("it is larger than %d MiB", MaxBytes>>20)
 		return n
 	}
 	body, defaults, fault := n.frontMatter()

@@ -101,9 +101,6 @@ func hostileOutput() *rapid.Generator[[]byte] {
 				b.WriteString(line().Draw(t, "line") + rapid.SampledFrom([]string{"\n", "\r\n", "\r", ""}).Draw(t, "ending"))
 			}
 		}
-		if rapid.IntRange(0, 100).Draw(t, "long") == 0 {
-			b.WriteString(strings.Repeat("10 MB ```\n> x\r", 10<<20/14))
-		}
 		return b.Bytes()
 	})
 }
@@ -154,7 +151,11 @@ func TestSeeds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		blocks += check(t, notes.Example(seed), results.Example(seed), results.Example(seed+1))
+		result := results.Example(seed)
+		if seed%40 == 0 {
+			result.Stdout.Kept = []byte(strings.Repeat("10 MB ```\n> x\r", 10<<20/14))
+		}
+		blocks += check(t, notes.Example(seed), result, results.Example(seed+1))
 	}
 	if seeds != 200 || blocks < 200 {
 		t.Errorf("%d seeds with %d runnable blocks", seeds, blocks)

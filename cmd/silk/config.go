@@ -28,6 +28,7 @@ type config struct {
 	watch       bool // the host's kernel watches besides
 	mustWatch   bool // and without it nothing runs
 	serve       serveConfig
+	handoffs    handoffsConfig
 	notes       notesConfig
 }
 
@@ -75,6 +76,7 @@ func parseConfig(file string, data []byte) (config, error) {
 		"watch":         func(n strictyaml.Node) { c.watch = readBool(d, n, "watch") },
 		"require_watch": func(n strictyaml.Node) { c.mustWatch = readBool(d, n, "require_watch") },
 		"serve":         func(n strictyaml.Node) { c.serve = readServe(d, n) },
+		"handoffs":      func(n strictyaml.Node) { c.handoffs = readHandoffs(d, n) },
 		"audit":         func(n strictyaml.Node) { c.audit = readAudit(d, n) },
 		"notes":         func(n strictyaml.Node) { c.notes = readNotes(d, n) },
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/silk-sandbox/silk/alert"
 	"github.com/silk-sandbox/silk/audit"
+	"github.com/silk-sandbox/silk/handoff"
 	"github.com/silk-sandbox/silk/internal/testenv"
 )
 
@@ -41,6 +42,13 @@ func TestDocumentedConfiguration(t *testing.T) {
 	}
 	if !reflect.DeepEqual(c.alerts, wantAlerts) {
 		t.Errorf("alerts are %+v, want %+v", c.alerts, wantAlerts)
+	}
+	wantSinks := []handoff.Sink{
+		{Name: "notes", Vault: "/home/ann/Vault"},
+		{Name: "agent", URL: "https://agent.example.org/silk", SecretFile: "/etc/silk/agent.key", Receivers: []string{handoff.CodeExplainer}},
+	}
+	if !reflect.DeepEqual(c.handoffs.sinks, wantSinks) || c.handoffs.keep != 30*24*time.Hour || !reflect.DeepEqual(c.handoffs.routes["denied"], []string{handoff.WidowWeaver}) || len(c.handoffs.routes["failed"]) != 2 || len(c.handoffs.routes["ok"]) != 0 {
+		t.Errorf("handoffs are %+v", c.handoffs)
 	}
 	if want := (audit.Policy{MaxBytes: 4 << 20, MaxAge: 30 * 24 * time.Hour, Keep: 1000, Retention: 365 * 24 * time.Hour}); c.audit != want {
 		t.Errorf("audit is %+v, want %+v", c.audit, want)

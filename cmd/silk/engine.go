@@ -11,6 +11,7 @@ import (
 
 	"github.com/silk-sandbox/silk/broker"
 	"github.com/silk-sandbox/silk/driver"
+	"github.com/silk-sandbox/silk/handoff"
 	"github.com/silk-sandbox/silk/image"
 	"github.com/silk-sandbox/silk/internal/nearest"
 	"github.com/silk-sandbox/silk/policy"
@@ -27,8 +28,10 @@ type host struct {
 	images imageStore
 	tools  hostTools
 
-	shared  *shared // of a server; nil: the database is in the state directory
-	scratch string  // in place of the state directory, until close; "": there is one
+	shared   *shared         // of a server; nil: the database is in the state directory
+	handoffs *handoff.Outbox // see outbox
+
+	scratch string // in place of the state directory, until close; "": there is one
 }
 
 // shared is what a server has of a database that it shares with others.
@@ -71,7 +74,12 @@ func (a *app) engine(h *host) (*run.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	outbox, err := h.outbox(nil)
+	if err != nil {
+		return nil, err
+	}
 	cfg := run.Config{
+		Handoffs: outbox,
 		Alert:    sinks.Raise,
 		Audit:    h.config.audit,
 		Home:     h.home,

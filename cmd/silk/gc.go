@@ -61,7 +61,9 @@ func (a *app) gc(dryRun bool) error {
 			keep(h.tools.Sweep(a.ctx))
 		}
 	}
-	left, err := run.Recover(a.ctx, h.home, dryRun, h.salvage, nil)
+	outbox, err := h.outbox(nil)
+	keep(err)
+	left, err := run.Recover(a.ctx, h.home, dryRun, h.salvage, outbox)
 	keep(err)
 	answer.Runs, answer.Files = append([]string{}, left.Runs...), append([]string{}, left.Files...)
 	for _, dir := range deadSelftests() {

@@ -68,7 +68,7 @@ func TestScripts(t *testing.T) {
 			return os.WriteFile(filepath.Join(env.WorkDir, "config.yaml"), nil, 0o600)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"status": status, "json": jsonCommand, "silk-image": silkImage, "run-id": runID, "break-trail": breakTrail, "expand": expand, "await": await, "blob": blob,
+			"status": status, "json": jsonCommand, "silk-image": silkImage, "run-id": runID, "handoff-id": handoffID, "break-trail": breakTrail, "expand": expand, "await": await, "blob": blob,
 			"head-of": headOf, "rm-segments": rmSegments, "follow": follow,
 		},
 	})

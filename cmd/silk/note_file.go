@@ -239,6 +239,9 @@ func (f *noteFlags) chosen(n *note.Note, name string) ([]int, error) {
 	if given > 1 {
 		return nil, usagef("--block, --line and --all are one too many; give one of them")
 	}
+	if n.Fault != "" {
+		return nil, usagef("%s cannot be read as a note: %s", name, n.Fault)
+	}
 	var runnable []int
 	for i, b := range n.Blocks {
 		if b.Runnable {

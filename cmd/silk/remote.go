@@ -22,13 +22,13 @@ type remoteFlags struct{ url, tokenFile, fingerprint string }
 
 func (f *remoteFlags) add(root *cobra.Command) {
 	s := root.PersistentFlags()
-	s.StringVar(&f.url, "server", "", "`URL` of a silk server, in place of this host, for run, runs and note run: https://HOST:PORT or unix:///PATH (default $SILK_SERVER_URL)")
+	s.StringVar(&f.url, "server", "", "`URL` of a silk server, in place of this host, for run, runs, note run, mcp and handoffs: https://HOST:PORT or unix:///PATH (default $SILK_SERVER_URL)")
 	s.StringVar(&f.tokenFile, "token-file", "", "`FILE` with the token for the server (default $SILK_TOKEN_FILE; or the token itself in $SILK_TOKEN)")
 	s.StringVar(&f.fingerprint, "fingerprint", "", "`SHA256` of the server's certificate, if it made its own (default $SILK_FINGERPRINT)")
 }
 
 // onServers are the commands that a server can do.
-var onServers = map[string]bool{"run": true, "runs": true, "note": true}
+var onServers = map[string]bool{"run": true, "runs": true, "note": true, "handoffs": true, "mcp": true}
 
 // checkRemote refuses flags for a server on commands that are about this host. Variables, which are set for all commands, do not
 // count.

@@ -76,6 +76,10 @@ func (a *app) run(f *runFlags, cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	deliveries, err := a.startDeliveries(h)
+	if err != nil {
+		return err
+	}
 	closeEngine := sync.OnceValue(engine.Leave)
 	defer closeEngine() // the error of the regular way out is reported below
 
@@ -107,6 +111,7 @@ func (a *app) run(f *runFlags, cmd *cobra.Command, args []string) error {
 	if f.trace {
 		trace.print(a.err)
 	}
+	deliveries.finish(outcome)
 	if err = errors.Join(err, closeEngine()); err != nil && (outcome.Message == "" || !strings.Contains(err.Error(), outcome.Message)) {
 		a.errorf("after the run: %v", err) // what the outcome does not say already
 	}

@@ -124,6 +124,19 @@ func runID(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], id)
 }
 
+// handoffID puts the id of the first hand-off in the list on stdout into a variable: handoff-id id
+func handoffID(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: handoff-id variable")
+	}
+	var list []struct{ Handoff string }
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &list))
+	if len(list) == 0 || list[0].Handoff == "" {
+		ts.Fatalf("want a hand-off, have %v", list)
+	}
+	ts.Setenv(args[0], list[0].Handoff)
+}
+
 // breakTrail changes an audit event behind silk's back: break-trail
 func breakTrail(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) > 0 {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/silk-sandbox/silk/auth"
 	"github.com/silk-sandbox/silk/broker"
+	"github.com/silk-sandbox/silk/handoff"
 	"github.com/silk-sandbox/silk/httpapi"
 	"github.com/silk-sandbox/silk/internal/lockfile"
 	"github.com/silk-sandbox/silk/internal/rlimit"
@@ -39,6 +40,7 @@ type service struct {
 	db     *store.DB
 	server *serve.Server
 	queue  *queue.Queue
+	outbox *handoff.Outbox
 	http   http.Handler
 
 	members *queue.Members // that share the database; nil: nobody does
@@ -93,6 +95,11 @@ func (a *app) serve() (err error) {
 		worker, alive = h.shared.id, h.shared.alive
 	}
 	s.db = db
+	outbox, err := h.outbox(s.log)
+	if err != nil {
+		return err
+	}
+	s.outbox = outbox
 	for _, dir := range []string{broker.DirName, serve.ArtifactsDir} {
 		if err := os.MkdirAll(filepath.Join(h.home, dir), 0o700); err != nil {
 			return &hostError{fmt.Errorf("make directory: %w", err)}
@@ -134,7 +141,7 @@ func (a *app) serve() (err error) {
 	defer func() { err = errors.Join(err, s.queue.Close()) }()
 	s.server, err = serve.New(serve.Config{
 		Metrics: registry, Traces: traces, TraceContent: s.cfg.traces.content,
-		Home: h.home, DB: db, Engine: engine, Queue: s.queue, Broker: streams, Decide: h.decide, Salvage: h.salvage,
+		Handoffs: outbox, Home: h.home, DB: db, Engine: engine, Queue: s.queue, Broker: streams, Decide: h.decide, Salvage: h.salvage,
 		ApprovalFor: s.cfg.approvalFor, KeepArtifacts: s.cfg.keepArtifacts, OwnLocal: s.cfg.ownLocal, Logger: s.log,
 	})
 	if err != nil {
@@ -229,6 +236,7 @@ func (s *service) work(ctx, open context.Context) error {
 	group.Go(func() error { return s.server.Watch(ctx) })
 	group.Go(func() error { return s.server.Expire(ctx) })
 	group.Go(func() error { return s.server.Clean(ctx) })
+	group.Go(func() error { return s.outbox.Work(ctx, s.db) })
 	group.Go(func() error { return s.watchdog(ctx, s.answers) })
 	return group.Wait()
 }

@@ -7,10 +7,13 @@ import (
 	"github.com/silk-sandbox/silk/profile"
 )
 
-func (s *service) profiles() ([]api.Profile, error) {
+func (s *service) profiles() ([]api.Profile, error) { return profilesOf(s.host.config.profiles) }
+
+// profilesOf are the profiles as clients see them.
+func profilesOf(set *profile.Set) ([]api.Profile, error) {
 	list := []api.Profile{}
-	for _, name := range s.host.config.profiles.Names() {
-		p, err := s.host.config.profiles.Lookup(name)
+	for _, name := range set.Names() {
+		p, err := set.Lookup(name)
 		if err != nil {
 			return nil, err
 		}

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { keepResult, type NoteFile } from "./writeback.js";
+import { keepResult, withoutLines, type NoteFile } from "./writeback.js";
 
 /** A note in memory. edits are what somebody types, one before each attempt to write. */
 function note(text: string, edits: string[] = []): NoteFile & { text: string | undefined } {
@@ -46,4 +46,10 @@ test("a note that never rests keeps what was typed; the result is handed back", 
   const kept = await keepResult(n, render, pause);
   expect(kept).toEqual({ kept: "conflict", text: "zzzzzBLOCK+RESULT" });
   expect(n.text).toBe("zzzzzzBLOCK");
+});
+
+test("lines that are taken out leave the others as they are", () => {
+  expect(withoutLines("a\r\nb\nc\rd", 1, 2)).toBe("a\r\nd");
+  expect(withoutLines("a\nb", 1, 1)).toBe("a\n");
+  expect(withoutLines("", 0, 3)).toBe("");
 });

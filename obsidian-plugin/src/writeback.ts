@@ -52,3 +52,9 @@ export async function keepResult(file: NoteFile, render: (snapshot: string) => P
   }
   return { kept: "conflict", text: last };
 }
+
+/** The text without the lines from first to last and their ends, which are LF, CR LF or CR. Every other byte stays. */
+export function withoutLines(text: string, first: number, last: number): string {
+  const lines = text.match(/[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+$/g) ?? [];
+  return lines.filter((_, i) => i < first || i > last).join("");
+}

@@ -1026,6 +1026,8 @@ export interface components {
         };
         NoteBlocks: {
             blocks: components["schemas"]["NoteBlock"][];
+            /** @description Why the note was not looked at, and has no blocks */
+            fault?: string;
         };
         NoteImage: {
             /** @description Its path in the run */

@@ -1,0 +1,299 @@
+import type { SilkClient } from "@silk-sandbox/client";
+import { FileSystemAdapter, Notice, Platform, Plugin, type Editor, type MarkdownFileInfo, type MarkdownView, type WorkspaceLeaf } from "obsidian";
+import { messageOf, Runner, type BlockRun, type Target } from "../runner.js";
+import { blockAt, requestOf, trimmed } from "../request.js";
+import { decodeStored, maxAlerts, type Alert, type Pending, type Stored } from "../settings.js";
+import { findFences } from "../fences.js";
+import { withoutLines } from "../writeback.js";
+import { chat } from "./chat.js";
+import { ApprovalDialog, confirmPlan } from "./dialogs.js";
+import { livePreview } from "./live.js";
+import { Notes } from "./notes.js";
+import type { PanelHost } from "./panel.js";
+import { runsView, RunsView, type PaneHost } from "./pane.js";
+import { readingView } from "./reading.js";
+import { canStart, Server, type Secrets } from "./server.js";
+import { SettingsTab } from "./tab.js";
+import { Welcome } from "./welcome.js";
+
+/** The plugin: what the host calls, and how its parts are put together. */
+export default class SilkPlugin extends Plugin {
+  #stored: Stored = decodeStored(undefined);
+  #tokens: Record<string, string> = {}; // of a host without a keychain
+  #saving: Promise<void> = Promise.resolve();
+  readonly #alertListeners = new Set<() => void>();
+
+  override async onload(): Promise<void> {
+    const data: unknown = await this.loadData();
+    this.#stored = decodeStored(data);
+    this.#tokens = tokensOf(data);
+    const notes = new Notes(this.app);
+    const secrets = this.#secrets();
+    const server = new Server(() => this.#stored.settings, secrets, vaultPath(this));
+    this.register(() => {
+      server.end();
+    });
+    const runner = new Runner({
+      settings: () => this.#stored.settings,
+      connect: () => this.#connect(server),
+      note: (path) => notes.note(path),
+      saveImage: (path, image) => notes.saveImage(path, image),
+      saveBeside: (path, run, text) => notes.saveBeside(path, run, text),
+      confirm: (request, preview) => confirmPlan(this.app, request, preview, true),
+      approve: (run) => void this.#approve(run, server),
+      notice: (text) => {
+        new Notice(text, 10_000);
+      },
+      alert: (a) => {
+        this.#alert(a);
+      },
+      pending: () => this.#stored.pending,
+      remember: (pending: readonly Pending[]) => {
+        this.#store({ pending });
+      },
+      now: () => Date.now(),
+      pause: (ms) => new Promise((done) => window.setTimeout(done, ms)),
+    });
+    const host: PaneHost = {
+      runner,
+      settings: () => this.#stored.settings,
+      viewer: Platform.isMobile,
+      copy: (text) => {
+        navigator.clipboard.writeText(text).then(
+          () => new Notice("Copied."),
+          (err: unknown) => new Notice(messageOf(err)),
+        );
+      },
+      clearNote: (target) => this.#clearNote(target, notes, server),
+      now: () => Date.now(),
+      connect: () => this.#connect(server),
+      alerts: () => this.#stored.alerts,
+      onAlert: (listener) => {
+        this.#alertListeners.add(listener);
+        return () => this.#alertListeners.delete(listener);
+      },
+    };
+    this.registerMarkdownPostProcessor(readingView(host));
+    this.registerEditorExtension(livePreview(host));
+    this.registerView(runsView, (leaf: WorkspaceLeaf) => new RunsView(leaf, host));
+    this.addRibbonIcon("square-terminal", "Sandbox runs", () => void this.#openRuns());
+    this.#statusBar(runner);
+    this.#commands(runner, host, server);
+    this.addSettingTab(
+      new SettingsTab(this.app, this, {
+        settings: () => this.#stored.settings,
+        change: (s) => {
+          this.#store({ settings: { ...this.#stored.settings, ...s } });
+        },
+        secrets,
+        keychain: hasKeychain(this),
+        test: () => this.#test(server),
+        welcome: () => {
+          this.#welcome(server);
+        },
+      }),
+    );
+    this.app.workspace.onLayoutReady(() => {
+      chat(host, this, this.app.workspace.containerEl);
+      if (!Platform.isMobile) void runner.resume();
+    });
+  }
+
+  /** The user has enabled the plugin for the first time. */
+  override onUserEnable(): void {
+    const secrets = this.#secrets();
+    const server = new Server(() => this.#stored.settings, secrets, vaultPath(this));
+    if (secrets.get("runner") === "") this.#welcome(server);
+  }
+
+  override async onExternalSettingsChange(): Promise<void> {
+    this.#stored = decodeStored(await this.loadData());
+  }
+
+  async #connect(server: Server): Promise<SilkClient> {
+    const { server: url } = this.#stored.settings;
+    if (url === "" && !canStart()) {
+      this.#welcome(server);
+      throw new Error("There is no server yet");
+    }
+    return server.client();
+  }
+
+  #commands(runner: Runner, host: PanelHost, server: Server): void {
+    if (!Platform.isMobile) {
+      this.addCommand({ id: "run-block", name: "Run block under cursor", icon: "play", editorCallback: (editor, ctx) => void this.#runAt(runner, editor, ctx) });
+      this.addCommand({
+        id: "run-above",
+        name: "Run all above",
+        icon: "list-video",
+        editorCallback: (editor, ctx) => {
+          const { file } = ctx;
+          if (file !== null) void runner.startAbove(file.path, editor.getCursor().line);
+        },
+      });
+    }
+    this.addCommand({
+      id: "stop-all",
+      name: "Stop all",
+      icon: "square",
+      callback: () => {
+        void runner.stopAll().then((n) => new Notice(n === 0 ? "Nothing runs." : `Stopping ${String(n)}.`));
+      },
+    });
+    this.addCommand({
+      id: "plan-block",
+      name: "Show what the block under cursor may do",
+      icon: "scan-eye",
+      editorCallback: (editor, ctx) => void this.#planAt(editor, ctx, host, server),
+    });
+    this.addCommand({ id: "show-runs", name: "Show runs", icon: "square-terminal", callback: () => void this.#openRuns() });
+  }
+
+  async #runAt(runner: Runner, editor: Editor, ctx: MarkdownView | MarkdownFileInfo): Promise<void> {
+    const target = targetAt(editor, ctx);
+    if (target === undefined) {
+      new Notice("There is no block of code at the cursor.");
+      return;
+    }
+    const run = await runner.start(target);
+    if (run.problem !== "") new Notice(run.problem, 10_000);
+  }
+
+  async #planAt(editor: Editor, ctx: MarkdownView | MarkdownFileInfo, host: PanelHost, server: Server): Promise<void> {
+    const target = targetAt(editor, ctx);
+    try {
+      const client = await this.#connect(server);
+      const block = target === undefined ? undefined : blockAt(await client.listNoteBlocks(editor.getValue()), target);
+      if (block?.request === undefined) throw new Error(block === undefined ? "There is no block of code at the cursor." : `This block cannot run: ${block.reason}.`);
+      const request = requestOf(block, target?.path ?? "", host.settings()) ?? block.request;
+      await confirmPlan(this.app, request, await client.planRun(request), false);
+    } catch (err) {
+      new Notice(messageOf(err), 10_000);
+    }
+  }
+
+  #statusBar(runner: Runner): void {
+    const el = this.addStatusBarItem();
+    el.addClass("silk-statusbar", "mod-clickable");
+    el.setAttrs({ role: "button", tabindex: "0", "aria-label": "Show sandbox runs" });
+    const open = (): void => void this.#openRuns();
+    this.registerDomEvent(el, "click", open);
+    this.registerDomEvent(el, "keydown", (e) => {
+      if (e.key === "Enter" || e.key === " ") open();
+    });
+    const draw = (): void => {
+      const n = runner.runs.filter((r) => r.busy).length;
+      const red = this.#stored.alerts.at(-1)?.outcome === "violated";
+      el.setText(n === 0 ? (red ? "Widow Red" : "Sandbox") : `${String(n)} running`);
+      el.toggleClass("silk-red", red);
+    };
+    this.register(runner.onChange(draw));
+    this.#alertListeners.add(draw);
+    draw();
+  }
+
+  #alert(a: Alert): void {
+    this.#store({ alerts: [...this.#stored.alerts, a].slice(-maxAlerts) });
+    for (const l of [...this.#alertListeners]) l();
+    const red = a.outcome === "violated";
+    const notice = new Notice(`${red ? "Widow Red: a violation ended a run" : "A run did not end well"}\n${a.text}${a.note === "" ? "" : `\n${a.note}`}`, red ? 0 : 8000);
+    notice.messageEl.addClass("silk-notice");
+    notice.messageEl.setAttr("role", "alert");
+    if (red) notice.messageEl.addClass("silk-red");
+  }
+
+  async #approve(run: BlockRun, server: Server): Promise<void> {
+    const id = run.live?.state.run;
+    if (id === undefined) return;
+    try {
+      new ApprovalDialog(this.app, run, id, await server.client(), await server.owner()).open();
+    } catch (err) {
+      new Notice(messageOf(err), 10_000);
+    }
+  }
+
+  async #clearNote(target: Target, notes: Notes, server: Server): Promise<void> {
+    if (target.path === undefined) return;
+    const file = notes.note(target.path);
+    try {
+      for (let i = 0; i < 3; i++) {
+        const text = await file?.read();
+        if (file === undefined || text === undefined) return;
+        const result = blockAt(await (await this.#connect(server)).listNoteBlocks(text), target)?.result;
+        if (result === undefined || (await file.replace(text, withoutLines(text, result.line, result.end_line)))) return;
+      }
+    } catch (err) {
+      new Notice(messageOf(err), 10_000);
+    }
+  }
+
+  async #openRuns(): Promise<void> {
+    const { workspace } = this.app;
+    const leaf = workspace.getLeavesOfType(runsView)[0] ?? workspace.getRightLeaf(false);
+    if (leaf === null) return;
+    await leaf.setViewState({ type: runsView, active: true });
+    await workspace.revealLeaf(leaf);
+  }
+
+  #welcome(server: Server): void {
+    new Welcome(
+      this.app,
+      () => {
+        (this.app as unknown as { setting?: { open(): void; openTabById(id: string): void } }).setting?.open();
+        (this.app as unknown as { setting?: { open(): void; openTabById(id: string): void } }).setting?.openTabById(this.manifest.id);
+      },
+      () => this.#test(server),
+    ).open();
+  }
+
+  async #test(server: Server): Promise<string> {
+    try {
+      const profiles = await (await server.client()).listProfiles();
+      return `Connected. Profiles: ${profiles.map((p) => p.name).join(", ")}`;
+    } catch (err) {
+      return messageOf(err);
+    }
+  }
+
+  #store(change: Partial<Stored>): void {
+    this.#stored = { ...this.#stored, ...change };
+    const data = { ...this.#stored, ...(hasKeychain(this) ? {} : { tokens: this.#tokens }) };
+    this.#saving = this.#saving.then(() => this.saveData(data)).catch((err: unknown) => void new Notice(`The plugin's data could not be saved: ${messageOf(err)}`));
+  }
+
+  #secrets(): Secrets {
+    const { secretStorage } = this.app;
+    if (hasKeychain(this)) return { get: (id) => secretStorage.getSecret(`silk-sandbox-${id}`) ?? "", set: (id, secret) => secretStorage.setSecret(`silk-sandbox-${id}`, secret) };
+    return {
+      get: (id) => this.#tokens[id] ?? "",
+      set: (id, secret) => {
+        this.#tokens = { ...this.#tokens, [id]: secret };
+        this.#store({});
+      },
+    };
+  }
+}
+
+const hasKeychain = (plugin: Plugin): boolean => (plugin.app as { secretStorage?: unknown }).secretStorage !== undefined;
+
+/** The folder of the vault, or its name where it has none. */
+function vaultPath(plugin: Plugin): string {
+  const { adapter } = plugin.app.vault;
+  return adapter instanceof FileSystemAdapter ? adapter.getBasePath() : plugin.app.vault.getName();
+}
+
+/** The block of code that the cursor is in. */
+function targetAt(editor: Editor, ctx: MarkdownView | MarkdownFileInfo): Target | undefined {
+  const { line } = editor.getCursor();
+  const fences = findFences(editor.getValue().split("\n"));
+  const f = fences.find((x) => x.line <= line && line <= x.endLine);
+  if (f === undefined || ctx.file === null) return undefined;
+  const same = fences.filter((x) => x.language === f.language && trimmed(x.code) === trimmed(f.code));
+  return { path: ctx.file.path, language: f.language, code: f.code, line: f.line, ordinal: same.indexOf(f) };
+}
+
+function tokensOf(data: unknown): Record<string, string> {
+  const tokens = typeof data === "object" && data !== null && "tokens" in data ? data.tokens : undefined;
+  if (typeof tokens !== "object" || tokens === null) return {};
+  return Object.fromEntries(Object.entries(tokens).filter((e): e is [string, string] => typeof e[1] === "string"));
+}

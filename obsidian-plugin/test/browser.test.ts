@@ -1,0 +1,381 @@
+import type { Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { picture, World } from "./world.js";
+
+let world: World;
+let open: { page: Page; errors: string[] }[] = [];
+beforeAll(async () => {
+  world = await World.start();
+});
+afterAll(async () => {
+  await world.close();
+});
+afterEach(async () => {
+  const pages = open;
+  open = [];
+  for (const { page, errors } of pages) {
+    await page.context().close();
+    expect(errors).toEqual([]);
+  }
+});
+
+const note = "Lab/Tour.md";
+
+/** A page with one note. */
+async function opened(text: string, how: "edit" | "read", options: Parameters<World["page"]>[0] = {}): Promise<Page> {
+  const it = await world.page(options);
+  open.push(it);
+  await it.page.evaluate(
+    async ([path, body, mode]) => {
+      await host.write(path, body);
+      if (mode === "edit") host.edit(path);
+      else host.read(path, "main");
+    },
+    [note, text, how] as const,
+  );
+  return it.page;
+}
+
+const file = (page: Page): Promise<string> => page.evaluate((p) => host.file(p) ?? "", note);
+const status = (page: Page, n = 0) => page.locator(".silk-panel .silk-status").nth(n);
+const fence = (code: string, language = "sh"): string => "```" + language + "\n" + code + "\n```\n";
+const press = (page: Page, name: string, n = 0): Promise<void> => page.locator(".silk-panel").nth(n).getByRole("button", { name }).click();
+const until = { timeout: 30_000, interval: 50 };
+
+describe.each(["edit", "read"] as const)("%s", (how) => {
+  test("nothing runs by itself; a click runs, lines arrive while it runs, and the result is put under the block", async () => {
+    const page = await opened(`# Tour\n\n${fence("echo one; sleep 2; echo two; echo three >&2")}\nAfter.\n`, how);
+    await expect(page.locator(".silk-panel").count()).resolves.toBe(1);
+    await expect(page.locator(".silk-lines").count()).resolves.toBe(0);
+    await press(page, "Run this block");
+    const stdout = page.getByRole("log", { name: "Output" });
+    await expect.poll(() => stdout.innerText(), until).toContain("one");
+    expect(await stdout.innerText()).not.toContain("two");
+    expect(await page.locator(".silk-panel").getAttribute("data-outcome")).toBe("busy");
+    await picture(page, `${how}-running`);
+    await expect.poll(() => status(page).innerText(), until).toContain("The result is in the note");
+    expect(await status(page).innerText()).toMatch(/^Ok · /);
+    expect(await stdout.innerText()).toBe("one\ntwo");
+    expect(await page.getByRole("log", { name: "Errors (stderr)" }).innerText()).toBe("three");
+    const text = await file(page);
+    expect(text).toMatch(/^# Tour\n\n```sh\necho one; sleep 2; echo two; echo three >&2\n```\n>/);
+    expect(text).toMatch(/\nAfter\.\n$/);
+    expect(text).toContain("> two");
+    await picture(page, `${how}-light`);
+    await page.evaluate(() => (document.body.className = "theme-dark"));
+    await picture(page, `${how}-dark`);
+  });
+});
+
+test("a click of a script runs nothing", async () => {
+  const page = await opened(fence("echo no"), "read");
+  await page.evaluate(() => {
+    document.querySelector<HTMLElement>(".silk-run")?.click();
+  });
+  await page.waitForTimeout(500);
+  await expect(page.locator(".silk-lines").count()).resolves.toBe(0);
+  expect(await file(page)).toBe(fence("echo no"));
+});
+
+test("a run that is stopped ends as canceled", async () => {
+  const page = await opened(fence("echo begun; sleep 60"), "edit");
+  await press(page, "Run this block");
+  await expect.poll(() => page.getByRole("log", { name: "Output" }).innerText(), until).toContain("begun");
+  await press(page, "Stop");
+  await expect.poll(() => status(page).innerText(), until).toMatch(/^Canceled · .*in the note/);
+  await expect(page.locator(".notice").count()).resolves.toBe(0); // a cancel is no alarm
+});
+
+test("a violation is Widow Red: in the panel, a notice, the status bar, the log, the note", async () => {
+  const page = await opened(fence("cat /etc/shadow"), "edit");
+  await press(page, "Run this block");
+  await expect.poll(() => status(page).innerText(), until).toMatch(/^Violated · .*\/etc\/shadow.*in the note/);
+  expect(await page.locator(".silk-violation").first().innerText()).toContain("/etc/shadow");
+  expect(await page.locator(".notice.silk-red").innerText()).toContain("Widow Red");
+  expect(await page.locator("#statusbar").innerText()).toBe("Widow Red");
+  expect(await file(page)).toContain("> [!danger]");
+  await page.evaluate(() => {
+    host.command("show-runs");
+  });
+  await expect.poll(() => page.locator(".silk-alert").innerText()).toContain("/etc/shadow");
+  await picture(page, "violation-light");
+  await page.evaluate(() => (document.body.className = "theme-dark"));
+  await picture(page, "violation-dark");
+});
+
+test("connections that break cost nothing", async () => {
+  const page = await opened(fence("i=0; while [ $i -lt 3000 ]; do echo line $i; i=$((i+1)); done; sleep 1; echo end"), "edit", { settings: { saveToNote: false } });
+  world.proxy.cutAfter(3000, 3);
+  await press(page, "Run this block");
+  await expect.poll(() => status(page).innerText(), until).toMatch(/^Ok · /);
+  expect(world.proxy.cuts).toBe(3);
+  await press(page, "Copy");
+  const want = [...Array.from({ length: 3000 }, (_, i) => `line ${String(i)}`), "end"].join("\n");
+  expect(await page.evaluate(() => navigator.clipboard.readText())).toBe(want);
+  expect(await file(page)).not.toContain("[!");
+});
+
+test("what is typed while it runs stays, and the result goes under its own block", async () => {
+  const page = await opened(`top\n\n${fence("sleep 2; echo late")}\n${fence("echo other")}`, "edit");
+  await press(page, "Run this block");
+  await page.evaluate(() => {
+    host.type(0, "typed above\n");
+    host.type(host.text().length, "\ntyped below");
+  });
+  await expect.poll(() => status(page).innerText(), until).toContain("The result is in the note");
+  const text = await page.evaluate(() => host.text());
+  expect(text).toBe(await file(page));
+  expect(text).toMatch(/^typed above\ntop\n\n```sh\nsleep 2; echo late\n```\n> \[!quote\][^]*late[^]*\n```sh\necho other\n```\n\ntyped below$/);
+});
+
+test("a block that was changed while it ran gets no result of other code", async () => {
+  const page = await opened(fence("sleep 2; echo late"), "edit");
+  await press(page, "Run this block");
+  await expect.poll(() => status(page).innerText(), until).toMatch(/^Runs/);
+  await page.evaluate(() => {
+    host.type(host.text().indexOf("late"), "very ");
+  });
+  await expect.poll(() => status(page).innerText(), until).toContain("The result is not in the note");
+  expect(await page.evaluate(() => host.text())).toBe(fence("sleep 2; echo very late"));
+  expect(await page.getByRole("log", { name: "Output" }).innerText()).toBe("late"); // the panel stays with its block
+});
+
+test("a block that was deleted while it ran", async () => {
+  const page = await opened(`a\n${fence("sleep 2; echo late")}b\n`, "edit");
+  await press(page, "Run this block");
+  await expect.poll(() => status(page).innerText(), until).toMatch(/^Runs/);
+  await page.evaluate(() => {
+    host.delete(2, host.text().length - 2);
+  });
+  await expect.poll(() => page.locator(".notice").allInnerTexts(), until).toEqual([expect.stringContaining("The result is not in the note")]);
+  expect(await page.evaluate(() => host.text())).toBe("a\nb\n");
+});
+
+test("output is text, whatever it is", async () => {
+  const page = await opened(fence(`printf '<img src=x onerror="window.pwned=1"><script>window.pwned=1</script>\\n\\033[31mred\\033[0m\\n\\\`\\\`\\\`\\n[[link]]\\n'`), "read");
+  await press(page, "Run this block");
+  await expect.poll(() => status(page).innerText(), until).toContain("The result is in the note");
+  const log = page.getByRole("log", { name: "Output" });
+  expect(await log.innerText()).toContain('<img src=x onerror="window.pwned=1"><script>');
+  await expect(log.locator("img, script, a").count()).resolves.toBe(0);
+  expect(await log.getByText("red", { exact: true }).evaluate((el) => getComputedStyle(el).color)).toBe("rgb(255, 107, 107)");
+  expect(await page.evaluate(() => "pwned" in window)).toBe(false);
+});
+
+test("100,000 lines are some dozens of elements, and the last one is seen", async () => {
+  const page = await opened(fence("seq 1 150000"), "read", { settings: { saveToNote: false } });
+  await press(page, "Run this block");
+  await expect.poll(() => status(page).innerText(), until).toMatch(/^Ok/);
+  const log = page.getByRole("log", { name: "Output" });
+  expect(await log.locator(".silk-row").last().innerText()).toBe("150000");
+  expect(await log.locator(".silk-row").count()).toBeLessThan(60);
+  expect(await page.locator(".silk-dropped").first().innerText()).toBe("50,000 earlier lines are not shown");
+  await log.evaluate((el) => {
+    el.scrollTop = 0;
+  });
+  await expect.poll(() => log.locator(".silk-row").first().innerText()).toBe("50001");
+});
+
+test("a view that comes late has what was printed, and a run of another window can be opened", async () => {
+  const page = await opened(fence("echo early; sleep 3; echo late"), "edit");
+  await press(page, "Run this block");
+  await expect.poll(() => page.getByRole("log", { name: "Output" }).innerText(), until).toContain("early");
+  await page.evaluate(() => {
+    host.command("show-runs");
+  });
+  const late = page.locator("#right").getByRole("log", { name: "Output" });
+  await expect.poll(() => late.innerText()).toContain("early");
+  await picture(page, "runs");
+  await expect.poll(() => late.innerText(), until).toBe("early\nlate");
+
+  const other = await opened("nothing\n", "edit");
+  await other.evaluate(() => {
+    host.command("show-runs");
+  });
+  await other.getByText("On the server").click();
+  await other.locator(".silk-open").first().click();
+  await expect.poll(() => other.locator("#right").getByRole("log", { name: "Output" }).innerText(), until).toBe("early\nlate");
+});
+
+test("a result reaches its note after a restart of the app", async () => {
+  const page = await opened(fence("sleep 2; echo after"), "edit");
+  await press(page, "Run this block");
+  await expect.poll(() => status(page).innerText(), until).toMatch(/^Runs/);
+  const [text, stored] = await page.evaluate(() => {
+    const s = host.stored();
+    host.unload();
+    return [host.text(), s] as const;
+  });
+  const second = await world.page({ data: stored as object });
+  open.push(second);
+  await second.page.evaluate(
+    async ([p, t, s]) => {
+      host.unload();
+      await host.write(p, t);
+      await host.load(s, {});
+    },
+    [note, text, stored] as const,
+  );
+  await expect.poll(() => file(second.page), until).toMatch(/\[!quote\][^]*after/);
+  expect(await second.page.evaluate(() => (host.stored() as { pending: unknown[] }).pending)).toEqual([]);
+});
+
+test("what needs approval shows its code, waits, and runs when the owner approves by a click", async () => {
+  const page = await opened("```sh {silk timeout=2h}\necho approved\n```\n", "edit", { owner: true });
+  await press(page, "Run this block");
+  const plan = page.getByRole("dialog", { name: "What this run may do" });
+  await plan.getByText("the owner of the server decides").waitFor();
+  await picture(page, "plan");
+  await plan.getByRole("button", { name: "Ask for approval" }).click();
+  const dialog = page.getByRole("dialog", { name: "A run asks for approval" });
+  await dialog.getByText("echo approved").waitFor();
+  expect(await page.evaluate(() => document.activeElement?.textContent)).toBe("Deny");
+  await picture(page, "approval");
+  await dialog.getByRole("button", { name: "Approve once" }).click();
+  await expect.poll(() => status(page).innerText(), until).toMatch(/^Ok · .*in the note/);
+});
+
+test("what is not approved does not run", async () => {
+  const page = await opened("```sh {silk timeout=2h}\necho denied\n```\n", "edit", { owner: true, settings: { confirm: "never" } });
+  await press(page, "Run this block");
+  await page.getByRole("dialog", { name: "A run asks for approval" }).getByRole("button", { name: "Deny" }).click();
+  await expect.poll(() => status(page).innerText(), until).toMatch(/^Denied/);
+  await expect(page.locator(".silk-row").count()).resolves.toBe(0);
+});
+
+test("closing the plan sends nothing", async () => {
+  const page = await opened(fence("echo no"), "edit", { settings: { confirm: "always" } });
+  await press(page, "Run this block");
+  await page.getByRole("dialog").waitFor();
+  await page.keyboard.press("Escape");
+  await expect.poll(() => page.locator(".silk-run").isEnabled()).toBe(true);
+  expect(await file(page)).toBe(fence("echo no"));
+  expect(await page.evaluate(() => document.activeElement?.className)).toContain("silk-run"); // the focus is back
+});
+
+test("commands: the block under the cursor, all above, stop all", async () => {
+  const page = await opened([fence("echo a"), fence("exit 3"), fence("echo c"), fence("sleep 60")].join("\n"), "edit");
+  await page.evaluate(() => {
+    host.command("run-block", 1);
+  });
+  await expect.poll(() => status(page, 0).innerText(), until).toContain("in the note");
+  const line = (await page.evaluate(() => host.text())).split("\n").indexOf("sleep 60");
+  await page.evaluate((l) => {
+    host.command("run-above", l);
+  }, line);
+  await expect.poll(() => status(page, 1).innerText(), until).toMatch(/^Failed · exit 3/);
+  await page.waitForTimeout(500);
+  expect(await status(page, 2).innerText()).toBe(""); // what follows an end that is not well is not run
+  await press(page, "Run this block", 3);
+  await expect.poll(() => status(page, 3).innerText(), until).toMatch(/^Runs/);
+  await page.evaluate(() => {
+    host.command("stop-all");
+  });
+  await expect.poll(() => status(page, 3).innerText(), until).toMatch(/^Canceled/);
+});
+
+test("Clear takes the result out of the note, and nothing else", async () => {
+  const text = `a\n\n${fence("echo x")}\n> a quote of mine\n`;
+  const page = await opened(text, "edit");
+  await press(page, "Run this block");
+  await expect.poll(() => status(page).innerText(), until).toContain("in the note");
+  await press(page, "Clear");
+  await expect.poll(() => file(page), until).toBe(text);
+  await expect.poll(() => page.locator(".silk-lines").count()).toBe(0);
+});
+
+test("equal blocks are told apart", async () => {
+  const page = await opened(`${fence("date +%N")}\nbetween\n\n${fence("date +%N")}`, "read");
+  await press(page, "Run this block", 1);
+  await expect.poll(() => status(page, 1).innerText(), until).toContain("in the note");
+  expect(await status(page, 0).innerText()).toBe("");
+  expect(await file(page)).toMatch(/^```sh\ndate \+%N\n```\n\nbetween\n\n```sh\ndate \+%N\n```\n> \[!quote\]/);
+});
+
+test("a block in a callout", async () => {
+  const page = await opened("> [!note] Try\n> text\n>\n> ```sh\n> echo in a callout\n> ```\n", "read");
+  await press(page, "Run this block");
+  await expect.poll(() => status(page).innerText(), until).toContain("in the note");
+  expect(await file(page)).toMatch(/^> \[!note\] Try\n> text\n>\n> ```sh\n> echo in a callout\n> ```\n> > \[!quote\]/);
+});
+
+test("what is not runnable says why", async () => {
+  const page = await opened("```sh {silk nte=deny}\necho x\n```\n", "edit");
+  await press(page, "Run this block");
+  await expect.poll(() => status(page).innerText(), until).toMatch(/This block cannot run: no attribute is called "nte"/);
+});
+
+test("the chat of Claudian gets buttons, and runs nothing by itself", async () => {
+  const page = await opened("x\n", "edit");
+  await page.evaluate(() => {
+    const w = document.createElement("div");
+    w.className = "claudian-code-wrapper";
+    const code = w.appendChild(document.createElement("pre")).appendChild(document.createElement("code"));
+    code.className = "language-sh";
+    code.textContent = "echo from the chat";
+    document.getElementById("chat")?.append(w);
+  });
+  const panel = page.locator("#chat .silk-panel");
+  await panel.waitFor();
+  await page.waitForTimeout(500);
+  await expect(panel.locator(".silk-lines").count()).resolves.toBe(0);
+  await panel.getByRole("button", { name: "Run this block" }).click();
+  await expect.poll(() => panel.getByRole("log", { name: "Output" }).innerText(), until).toBe("from the chat");
+  await picture(page, "chat");
+  await page.evaluate(() => {
+    host.unload();
+  });
+  await expect(panel.count()).resolves.toBe(0);
+});
+
+test("on a phone runs can be seen and not started", async () => {
+  const page = await opened(fence("echo x"), "read", { mobile: true });
+  await expect(page.getByRole("button", { name: "Run this block" }).count()).resolves.toBe(0);
+  expect(await page.evaluate(() => [...(host.plugin?.commands.keys() ?? [])])).not.toContain("run-block");
+});
+
+test("by keyboard alone, with names, in a size that can be hit", async () => {
+  const page = await opened(fence("echo keys"), "read");
+  await page.keyboard.press("Tab");
+  expect(await page.evaluate(() => document.activeElement?.getAttribute("aria-label"))).toBe("Run this block in the sandbox");
+  await page.keyboard.press("Enter");
+  await expect.poll(() => status(page).innerText(), until).toContain("in the note");
+  expect(await page.locator(".silk-panel").getAttribute("aria-label")).toBe("Run sh code");
+  for (const box of await page.locator(".silk-panel button").evaluateAll((all) => all.map((b) => b.getBoundingClientRect().toJSON() as { width: number; height: number }))) {
+    expect(Math.min(box.width, box.height)).toBeGreaterThanOrEqual(24); // WCAG 2.2, 2.5.8
+  }
+  const log = page.getByRole("log", { name: "Output" });
+  await log.focus();
+  expect(await log.evaluate((el) => getComputedStyle(el).outlineStyle)).not.toBe("none");
+});
+
+test("settings hold no token in the vault's files, and a wrong one is said", async () => {
+  const page = await opened(fence("echo x"), "edit");
+  await page.evaluate(() => {
+    const tab = host.plugin?.tab;
+    tab?.display();
+    if (tab !== undefined) document.getElementById("main")?.replaceChildren(tab.containerEl);
+  });
+  await page.getByLabel("Token", { exact: true }).first().fill("silk_wrong");
+  await page.getByRole("button", { name: "Connection" }).click();
+  await expect.poll(() => page.locator(".setting-item", { hasText: "Connection" }).innerText(), until).toMatch(/token|unauthorized/i);
+  await page.getByLabel("Ask before a run").selectOption("always");
+  const stored = await page.evaluate(() => JSON.stringify(host.stored()));
+  expect(stored).toContain('"confirm":"always"');
+  expect(stored).not.toContain("silk_");
+  await picture(page, "settings");
+});
+
+test("typing in a note with 50 blocks is not slowed down", async () => {
+  const blocks = Array.from({ length: 50 }, (_, i) => `Text ${String(i)}\n\n${fence(`echo ${String(i)}`)}`).join("\n");
+  const plain = await opened(blocks.replaceAll("```sh", "```text"), "edit");
+  const withPanels = await opened(blocks, "edit");
+  expect(await withPanels.locator(".silk-panel").count()).toBeGreaterThan(5);
+  const at = blocks.indexOf("Text 1\n") + 6;
+  const measure = (p: Page): Promise<number> => p.evaluate((a) => host.typing(a, 200), at);
+  const rounds = [];
+  for (let i = 0; i < 5; i++) rounds.push([await measure(plain), await measure(withPanels)] as const);
+  const best = (k: 0 | 1): number => Math.min(...rounds.map((r) => r[k]));
+  process.stdout.write(`a key stroke: ${(best(0) / 200).toFixed(2)} ms without panels, ${(best(1) / 200).toFixed(2)} ms with\n`);
+  expect(best(1) / 200).toBeLessThan(best(0) / 200 + 4); // a quarter of a frame at 60 Hz
+});
