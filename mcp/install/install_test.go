@@ -160,7 +160,7 @@ func FuzzTOML(f *testing.F) {
 
 func TestEntries(t *testing.T) {
 	s := Server{Command: `C:\Program Files\silk "x".exe`, Args: []string{"mcp", "--server", "https://e/"}, Env: map[string]string{"B": "2", "A": "1"}}
-	want := "[mcp_servers.silk]\ncommand = \"C:\\\\Program Files\\\\silk \\\"x\\\".exe\"\nargs = [\"mcp\", \"--server\", \"https://e/\"]\n\n[mcp_servers.silk.env]\n\"A\" = \"1\"\n\"B\" = \"2\"\n"
+	want := "[mcp_servers.silk]\ncommand = \"C:\\\\Program Files\\\\silk \\\"x\\\".exe\"\nargs = [\"mcp\", \"--server\", \"https://e/\"]\ntool_timeout_sec = 130\n\n[mcp_servers.silk.env]\n\"A\" = \"1\"\n\"B\" = \"2\"\n"
 	if got := tomlEntry("mcp_servers", s); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
