@@ -20,6 +20,16 @@ var folders = map[string]string{CodeExplainer: "Code_Explainer", WidowWeaver: "W
 // NotePath is the path in a vault, with slashes, of the note that the vault sink makes of c.
 func NotePath(c api.HandoffContent) string { return notePath(c, c.Receiver) }
 
+// Vaults are the directories of the vaults in which hand-offs to a receiver become notes.
+func (o *Outbox) Vaults(receiver string) (dirs []string) {
+	for _, s := range o.sinks {
+		if s.Vault != "" && s.takes(receiver) {
+			dirs = append(dirs, s.Vault)
+		}
+	}
+	return dirs
+}
+
 // notePath is NotePath for another receiver of the same run.
 func notePath(c api.HandoffContent, receiver string) string {
 	at := time.UnixMilli(c.CreatedAtMs).UTC().Format("2006-01-02 15.04.05")
