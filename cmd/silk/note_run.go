@@ -164,6 +164,11 @@ func (r *noteRunner) put(before *note.Note, b note.Block, end *noteEnd) (beside 
 	if result.Images, err = r.images(id, end); err != nil {
 		return "", err
 	}
+	if end.outcome.Kind != run.OK {
+		if result.Handoffs, err = end.handoffs(r.file.vault); err != nil {
+			return "", err
+		}
+	}
 	for range putAttempts {
 		if err := r.refresh(); err != nil {
 			return "", err

@@ -72,11 +72,14 @@ func (a *app) noteWatch(f *noteFlags, name string) (err error) {
 
 // isAuto says whether a folder is a vault in which {silk auto} means something.
 func (c notesConfig) isAuto(dir string) bool {
-	real, err := filepath.EvalSymlinks(dir)
-	return err == nil && slices.ContainsFunc(c.auto, func(v string) bool {
-		named, err := filepath.EvalSymlinks(v)
-		return err == nil && named == real
-	})
+	return slices.ContainsFunc(c.auto, func(vault string) bool { return sameDir(vault, dir) })
+}
+
+// sameDir says whether two paths lead to the same directory, which is there.
+func sameDir(a, b string) bool {
+	a, errA := filepath.EvalSymlinks(a)
+	b, errB := filepath.EvalSymlinks(b)
+	return errA == nil && errB == nil && a == b
 }
 
 // look goes through the vault once. A note is read when it has not changed between two looks, so that nobody is typing in it.

@@ -66,7 +66,7 @@ func (v vault) text() string {
 }
 
 // changing are the parts of results that are others each time.
-var changing = regexp.MustCompile(`( · [0-9.]+ (ms|s))?( · run |silk-)[0-9A-Z]{26}`)
+var changing = regexp.MustCompile(`( · [0-9.]+ (ms|s))?( · run |silk-|--run )[0-9A-Z]{26}`)
 
 // TestTour runs all blocks of the example vault, twice, then without times and ids, twice, and takes everything away again.
 func TestTour(t *testing.T) {
@@ -298,6 +298,33 @@ func TestNoteWatch(t *testing.T) {
 		t.Errorf("the note is\n%s", got)
 	}
 	end(cmd)
+}
+
+// TestNoteHandoff: a result that did not end well leads to the note that explains it.
+func TestNoteHandoff(t *testing.T) {
+	v := newVault(t, "```sh\necho no >&2; exit 4\n```\n", "lab:text")
+	f, err := os.OpenFile(v.config, os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteString("handoffs:\n  sinks: [{name: notes, vault: " + v.dir + "}]\n")
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, stderr, status := v.verb("run", v.note); status != 4 {
+		t.Fatalf("%d %s", status, stderr)
+	}
+	link := regexp.MustCompile(`> silk-sandbox: handed on to .*\[\[(Code_Explainer/[^|]+)\|code_explainer\]\]`).FindStringSubmatch(v.text())
+	if link == nil {
+		t.Fatalf("the note is\n%s", v.text())
+	}
+	if out, err := v.command(t.Context(), "handoffs", "deliver").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	text, err := os.ReadFile(filepath.Join(v.dir, link[1]+".md"))
+	if err != nil || !strings.Contains(string(text), filepath.Base(strings.TrimSuffix(v.note, ".md"))) {
+		t.Errorf("%v: %s", err, text)
+	}
 }
 
 // TestNoteOnServer: the same with blocks that run on a server.
