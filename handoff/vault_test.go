@@ -299,3 +299,16 @@ func TestNothingOutside(t *testing.T) {
 		})
 	}
 }
+
+// TestLinkTarget: only a plain path becomes a link.
+func TestLinkTarget(t *testing.T) {
+	for note, want := range map[string]string{
+		"Tour.md": "Tour", "Lab/Tour ä 노트.md": "Lab/Tour ä 노트", "no extension": "no extension", "a.md.md": "a.md",
+		"": "", ".md": "", "/etc/passwd": "", "../x.md": "", "a/../b": "", "..": "", "a]] [[b": "", "a|b": "", "a#b": "", "a^b": "", "<b>": "", "a\nb": "", "a\\b": "", "a\u202eb": "", "a%%b": "",
+		"`a`": "", " a": "", "a:b": "", "obsidian://open": "", strings.Repeat("a", maxSpan+1): "", "a\x00": "",
+	} {
+		if got, ok := linkTarget(note); got != want || ok != (want != "") {
+			t.Errorf("linkTarget(%q) = %q, %t, want %q", note, got, ok, want)
+		}
+	}
+}
