@@ -205,9 +205,9 @@ func (r *Result) remarks(stdout, stderr shown) (out []string) {
 	return out
 }
 
-// receivers are those of the hand-offs, with links to their notes.
+// receivers are those of the hand-offs, with links to their notes, in the order of their names.
 func (r *Result) receivers() (list []string) {
-	for _, h := range r.Handoffs {
+	for _, h := range slices.SortedFunc(slices.Values(r.Handoffs), func(a, b Handoff) int { return cmp.Compare(a.Receiver, b.Receiver) }) {
 		to := word(h.Receiver)
 		if note := strings.TrimSuffix(h.Note, ".md"); note != "" && !strings.ContainsFunc(note, func(r rune) bool { return !unicode.IsPrint(r) || strings.ContainsRune("[]|#^\\%`", r) }) {
 			to = "[[" + note + "|" + to + "]]"
