@@ -1,3 +1,3 @@
 import { defineConfig } from "vitest/config";
 
-export default defineConfig({ test: { include: ["test/*.test.ts"], testTimeout: 60_000, hookTimeout: 60_000, fileParallelism: false } });
+export default defineConfig({ test: { include: ["test/*.test.ts"], testTimeout: 45_000, hookTimeout: 60_000, fileParallelism: false } });
