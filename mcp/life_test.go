@@ -296,7 +296,12 @@ func newRaw(t *testing.T, engine mcp.Engine, cfg mcp.Config) *raw {
 		r.ended <- err
 		outW.Close()
 	}()
-	t.Cleanup(func() { inW.Close(); wait(t, r.ended, "the end"); r.ended <- nil })
+	t.Cleanup(func() {
+		go io.Copy(io.Discard, outR) // what it has still to say
+		inW.Close()
+		wait(t, r.ended, "the end")
+		r.ended <- nil
+	})
 	r.send(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}}`)
 	r.answer()
 	r.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
