@@ -82,7 +82,11 @@ func (a *app) noteEngine() (noteEngine, error) {
 	if err != nil {
 		return nil, errors.Join(err, h.close())
 	}
-	return &localNotes{a, h, engine}, nil
+	deliveries, err := a.startDeliveries(h)
+	if err != nil {
+		return nil, errors.Join(err, engine.Close(), h.close())
+	}
+	return &localNotes{a, h, engine, deliveries}, nil
 }
 
 // localNotes runs blocks on this host.
@@ -90,9 +94,14 @@ type localNotes struct {
 	*app
 	host   *host
 	engine *run.Engine
+
+	deliveries *deliveries
 }
 
-func (l *localNotes) close() error { return errors.Join(l.engine.Close(), l.host.close()) }
+func (l *localNotes) close() error {
+	l.deliveries.end("")
+	return errors.Join(l.engine.Close(), l.host.close())
+}
 
 func (l *localNotes) run(ctx context.Context, b *note.Block, from run.Note) (_ *noteEnd, err error) {
 	dir, err := os.MkdirTemp("", "silk-note-")
