@@ -40,7 +40,7 @@ const file = (page: Page): Promise<string> => page.evaluate((p) => host.file(p) 
 const status = (page: Page, n = 0) => page.locator(".silk-panel .silk-status").nth(n);
 const fence = (code: string, language = "sh"): string => "```" + language + "\n" + code + "\n```\n";
 const press = (page: Page, name: string, n = 0): Promise<void> => page.locator(".silk-panel").nth(n).getByRole("button", { name }).click();
-const until = { timeout: 20_000, interval: 50 };
+const until = { timeout: 10_000, interval: 50 };
 
 describe.each(["edit", "read"] as const)("%s", (how) => {
   test("nothing runs by itself; a click runs, lines arrive while it runs, and the result is put under the block", async () => {
