@@ -68,3 +68,12 @@ func TestLongLines(t *testing.T) {
 		}
 	}
 }
+
+// TestHashesAreApart: what is approved for one block is not approved for another that only reads the same when its parts are joined.
+func TestHashesAreApart(t *testing.T) {
+	a := hashOf("sh", map[string]string{"args": "a"}, "echo ok#\x00\x00rm evil\n")
+	b := hashOf("sh", map[string]string{"args": "a\x00\x00echo ok#"}, "rm evil\n")
+	if a == b {
+		t.Error("two blocks have one hash")
+	}
+}

@@ -82,19 +82,32 @@ func (f noteFile) write(was, text []byte) error {
 	if err != nil {
 		return fmt.Errorf("write note: %w", err)
 	}
-	return atomicfile.WriteFunc(f.path, info.Mode().Perm(), func(w io.Writer) error {
+	write := func(w io.Writer) error {
 		if out, ok := w.(*os.File); ok {
 			keepOwner(out, info)
 		}
-		if _, err := w.Write(text); err != nil {
-			return err
-		}
-		now, err := os.ReadFile(f.path) // as late as can be
+		_, err := w.Write(text)
+		return err
+	}
+	return atomicfile.WriteIf(f.path, info.Mode().Perm(), write, func() error {
+		now, err := os.ReadFile(f.path)
 		if err == nil && !bytes.Equal(now, was) {
 			err = errNoteChanged
 		}
 		return err
 	})
+}
+
+// writable says whether the note's own permissions let anybody change it: a new file in its place would pass them over.
+func (f noteFile) writable() error {
+	info, err := os.Stat(f.path)
+	if err != nil {
+		return fmt.Errorf("look at note: %w", err)
+	}
+	if info.Mode().Perm()&0o222 == 0 {
+		return usagef("%s is read-only, and results are put into it; chmod u+w it, or see them with --dry-run", f.shown)
+	}
+	return nil
 }
 
 // inVault is the note's path in its vault, with slashes.
@@ -153,7 +166,9 @@ func (f noteFile) putImage(at string, data []byte) (err error) {
 	}
 	part := path.Join(path.Dir(at), "."+path.Base(at)+"-part")
 	if err := root.WriteFile(part, data, 0o644); err != nil {
-		return fmt.Errorf("write picture: %w", errors.Join(err, root.Remove(part)))
+		err = fmt.Errorf("write picture: %w", errors.Join(err, root.Remove(part)))
+		_ = root.Remove(path.Dir(at)) // which fails if something is in it
+		return err
 	}
 	return root.Rename(part, at)
 }
@@ -206,6 +221,8 @@ func notesIn(name string) ([]noteFile, error) {
 	var list []noteFile
 	err = filepath.WalkDir(dir, func(file string, entry fs.DirEntry, err error) error {
 		switch {
+		case errors.Is(err, fs.ErrNotExist) && file != dir:
+			return nil // gone since it was listed
 		case err != nil:
 			return err
 		case entry.IsDir() && file != dir && strings.HasPrefix(entry.Name(), "."):

@@ -207,6 +207,54 @@ func TestNoteChanges(t *testing.T) {
 	}
 }
 
+// TestNoteBlockIsTakenBack: a block that is taken out of what runs, around its code, is not run though it was there at the start.
+func TestNoteBlockIsTakenBack(t *testing.T) {
+	const first, second = "```sh\ncat /proc/uptime >/dev/null; sleep 2; echo one\n```\n", "```sh {silk timeout=2s}\necho RAN\n```\n"
+	for _, test := range []struct{ name, note, before, after, why string }{
+		{"it is in a comment", first + "\n" + second, second, "%%\n" + second + "%%\n", "it is in a comment"},
+		{"the note says off", "---\nsilk: {timeout: 60s}\n---\n" + first + "\n" + second, "silk: {timeout: 60s}", "silk: nonsense", "silk is a map of attributes, or off"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			v := newVault(t, test.note, "lab:text")
+			cmd := v.command(t.Context(), "note", "run", v.note, "--all")
+			var stderr bytes.Buffer
+			cmd.Stderr = &stderr
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			await(t, func() bool {
+				list, err := v.command(t.Context(), "runs", "ls", "--json").Output()
+				return err == nil && strings.Contains(string(list), `"run"`)
+			})
+			if err := os.WriteFile(v.note, []byte(strings.Replace(test.note, test.before, test.after, 1)), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			var exit *exec.ExitError
+			if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 126 {
+				t.Errorf("the end: %v", err)
+			}
+			if strings.Contains(v.text(), "> RAN") || !strings.Contains(stderr.String(), "not run: ") || !strings.Contains(stderr.String(), test.why) {
+				t.Errorf("%s\n%s", stderr.String(), v.text())
+			}
+		})
+	}
+}
+
+// TestNoteReadOnly: nothing runs whose result could not be put into the note.
+func TestNoteReadOnly(t *testing.T) {
+	v := newVault(t, "```sh\necho\n```\n", "lab:text")
+	if err := os.Chmod(v.note, 0o444); err != nil {
+		t.Fatal(err)
+	}
+	if _, stderr, status := v.verb("run", v.note); status != 125 || !strings.Contains(stderr, "is read-only") {
+		t.Errorf("%d: %s", status, stderr)
+	}
+	if list, err := v.command(t.Context(), "runs", "ls", "--json").Output(); err != nil || strings.Contains(string(list), `"run"`) {
+		t.Errorf("%s, %v", list, err)
+	}
+}
+
 // lockedBuffer is what a program says while it runs.
 type lockedBuffer struct {
 	mu   sync.Mutex
