@@ -106,11 +106,11 @@ func writeNote(vault string, c api.HandoffContent) (err error) {
 // place makes a file with a content, whole or not at all, unless there is one of its name. temporary begins with a dot, so that Obsidian
 // does not see it. owner is the directory that the file is to be like.
 func place(dir *os.Root, name, temporary string, content []byte, owner fs.FileInfo) (err error) {
+	if err := dir.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) { // of an attempt that was killed, be it after its link
+		return err
+	}
 	if _, err := dir.Lstat(name); err == nil {
 		return nil
-	}
-	if err := dir.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) { // of an attempt that was killed
-		return err
 	}
 	f, err := dir.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, owner.Mode().Perm()&0o666)
 	if err != nil {

@@ -312,3 +312,30 @@ func TestLinkTarget(t *testing.T) {
 		}
 	}
 }
+
+// TestPlaceAfterAKill: who was killed between its link and the removal of what it linked has delivered, and left a second name.
+func TestPlaceAfterAKill(t *testing.T) {
+	dir, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	for _, name := range []string{"note.md", ".note.tmp"} {
+		if err := dir.WriteFile(name, []byte("delivered"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	owner, err := dir.Stat(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := place(dir, "note.md", ".note.tmp", []byte("again"), owner); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dir.Lstat(".note.tmp"); err == nil {
+		t.Error("the temporary file is still there")
+	}
+	if text, err := dir.ReadFile("note.md"); string(text) != "delivered" || err != nil {
+		t.Errorf("the note is %q, %v", text, err)
+	}
+}
