@@ -233,7 +233,7 @@ func TestLinkedFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := os.Symlink(kept, filepath.Join(home, ".claude.json")); err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	a, _ := Named("claude-code")
 	c, err := Plan(a, Places{Home: home, Env: os.Getenv}, server)
