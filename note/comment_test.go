@@ -71,9 +71,15 @@ func TestLongLines(t *testing.T) {
 
 // TestHashesAreApart: what is approved for one block is not approved for another that only reads the same when its parts are joined.
 func TestHashesAreApart(t *testing.T) {
-	a := hashOf("sh", map[string]string{"args": "a"}, "echo ok#\x00\x00rm evil\n")
-	b := hashOf("sh", map[string]string{"args": "a\x00\x00echo ok#"}, "rm evil\n")
-	if a == b {
-		t.Error("two blocks have one hash")
+	type block struct{ args, code string }
+	for _, pair := range [][2]block{
+		{{"a", "echo ok#\x00\x00rm evil\n"}, {"a\x00\x00echo ok#", "rm evil\n"}},
+		{{"a", "b\x00c"}, {"a\x00b", "c"}}, // whatever NUL stands for between parts
+	} {
+		a := hashOf("sh", map[string]string{"args": pair[0].args}, pair[0].code)
+		b := hashOf("sh", map[string]string{"args": pair[1].args}, pair[1].code)
+		if a == b {
+			t.Errorf("%q have one hash", pair)
+		}
 	}
 }
