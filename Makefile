@@ -59,6 +59,13 @@ mcp: build ## silk mcp by an independent client, the TypeScript SDK of the proto
 	$(call images,lab:text lab:python)
 	SILK_TEST_HOME=$(SILK_HOME) tests/interop/mcp/check
 
+plugin: ## the Obsidian plugin in obsidian-plugin/dist: main.js, manifest.json, styles.css (needs npm)
+	cd obsidian-plugin && npm ci --silent && npm run --silent build
+
+plugin-check: build ## the plugin's types, lint and tests, in Node and in Chromium against bin/silk (needs npm and chromium)
+	$(call images,lab:text)
+	SILK_TEST_HOME=$(SILK_HOME) obsidian-plugin/check
+
 test-short: ## tests that need no privileges, no images and no sandbox kernel
 	$(GO) test -short -p 2 $(FAST)
 

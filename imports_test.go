@@ -34,7 +34,7 @@ var mayImport = map[string]string{
 	"note":                 "profile",                                                                // the languages of fences, and what limits may look like
 	"httpapi":              "api approval audit auth broker handoff note queue serve store",          // a door: it translates, and turns the errors of these into answers
 	"mcp":                  "api auth client policy profile",                                         // a door, whose engine is a server's
-	"mcp/local":            "api auth mcp policy record run serve store",                             // or this host's, by the translation that the service has
+	"mcp/local":            "api auth handoff mcp policy record run serve store",                     // or this host's, by the translation that the service has
 	"telemetry":            "run serve",                                                              // the lives of runs, told to others
 	"serve/servetest":      "*",                                                                      // wiring, as in cmd/silk, for tests
 	"watch/bpf":            "watch",

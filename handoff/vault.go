@@ -20,6 +20,16 @@ var folders = map[string]string{CodeExplainer: "Code_Explainer", WidowWeaver: "W
 // NotePath is the path in a vault, with slashes, of the note that the vault sink makes of c.
 func NotePath(c api.HandoffContent) string { return notePath(c, c.Receiver) }
 
+// Vaults are the directories of the vaults in which hand-offs to a receiver become notes.
+func (o *Outbox) Vaults(receiver string) (dirs []string) {
+	for _, s := range o.sinks {
+		if s.Vault != "" && s.takes(receiver) {
+			dirs = append(dirs, s.Vault)
+		}
+	}
+	return dirs
+}
+
 // notePath is NotePath for another receiver of the same run.
 func notePath(c api.HandoffContent, receiver string) string {
 	at := time.UnixMilli(c.CreatedAtMs).UTC().Format("2006-01-02 15.04.05")
@@ -96,11 +106,11 @@ func writeNote(vault string, c api.HandoffContent) (err error) {
 // place makes a file with a content, whole or not at all, unless there is one of its name. temporary begins with a dot, so that Obsidian
 // does not see it. owner is the directory that the file is to be like.
 func place(dir *os.Root, name, temporary string, content []byte, owner fs.FileInfo) (err error) {
+	if err := dir.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) { // of an attempt that was killed, be it after its link
+		return err
+	}
 	if _, err := dir.Lstat(name); err == nil {
 		return nil
-	}
-	if err := dir.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) { // of an attempt that was killed
-		return err
 	}
 	f, err := dir.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, owner.Mode().Perm()&0o666)
 	if err != nil {

@@ -299,3 +299,43 @@ func TestNothingOutside(t *testing.T) {
 		})
 	}
 }
+
+// TestLinkTarget: only a plain path becomes a link.
+func TestLinkTarget(t *testing.T) {
+	for note, want := range map[string]string{
+		"Tour.md": "Tour", "Lab/Tour ä 노트.md": "Lab/Tour ä 노트", "no extension": "no extension", "a.md.md": "a.md",
+		"": "", ".md": "", "/etc/passwd": "", "../x.md": "", "a/../b": "", "..": "", "a]] [[b": "", "a|b": "", "a#b": "", "a^b": "", "<b>": "", "a\nb": "", "a\\b": "", "a\u202eb": "", "a%%b": "",
+		"`a`": "", " a": "", "a:b": "", "obsidian://open": "", strings.Repeat("a", maxSpan+1): "", "a\x00": "",
+	} {
+		if got, ok := linkTarget(note); got != want || ok != (want != "") {
+			t.Errorf("linkTarget(%q) = %q, %t, want %q", note, got, ok, want)
+		}
+	}
+}
+
+// TestPlaceAfterAKill: who was killed between its link and the removal of what it linked has delivered, and left a second name.
+func TestPlaceAfterAKill(t *testing.T) {
+	dir, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	for _, name := range []string{"note.md", ".note.tmp"} {
+		if err := dir.WriteFile(name, []byte("delivered"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	owner, err := dir.Stat(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := place(dir, "note.md", ".note.tmp", []byte("again"), owner); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dir.Lstat(".note.tmp"); err == nil {
+		t.Error("the temporary file is still there")
+	}
+	if text, err := dir.ReadFile("note.md"); string(text) != "delivered" || err != nil {
+		t.Errorf("the note is %q, %v", text, err)
+	}
+}

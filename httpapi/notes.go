@@ -116,6 +116,13 @@ func (h *handler) noteResult(ctx context.Context, id auth.Identity, in api.NoteR
 	if in.Attachments != "" {
 		result.Images = note.Images(in.Attachments, r.ID, pictures(*r.Outcome))
 	}
+	list, notes, err := h.cfg.Server.HandoffsOf(ctx, id, in.Run)
+	if err != nil {
+		return api.NoteText{}, err
+	}
+	for i, handed := range list {
+		result.Handoffs = append(result.Handoffs, note.Handoff{Receiver: handed.Receiver, Note: notes[i]})
+	}
 	out := api.NoteText{Text: string(n.Put(i, result)), Line: n.Blocks[i].Line, Images: []api.NoteImage{}}
 	for _, img := range result.Images {
 		out.Images = append(out.Images, api.NoteImage{Artifact: img.Artifact, Path: img.Path})

@@ -5,6 +5,7 @@ package mcp_test
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"image"
 	"image/png"
@@ -142,7 +143,7 @@ func TestImages(t *testing.T) {
 				s.T.Errorf("resource %s: %+v", a.URI, c)
 			}
 		}
-		for _, uri := range []string{"silk://runs/" + got.Run + "/artifacts/../../silk.db", "silk://runs/" + got.Run + "/artifacts/%2e%2e%2fsilk.db", "silk://runs/" + got.Run + "/output/stdin", "silk://handoffs", "file:///etc/passwd", "silk://runs/01ARZ3NDEKTSV4RRFFQ69G5FAV/record"} {
+		for _, uri := range []string{"silk://runs/" + got.Run + "/artifacts/../../silk.db", "silk://runs/" + got.Run + "/artifacts/%2e%2e%2fsilk.db", "silk://runs/" + got.Run + "/output/stdin", "silk://handoffs/x", "file:///etc/passwd", "silk://runs/01ARZ3NDEKTSV4RRFFQ69G5FAV/record"} {
 			if whole, err := s.client.ReadResource(s.T.Context(), &sdk.ReadResourceParams{URI: uri}); err == nil {
 				s.T.Errorf("%s: %+v", uri, whole.Contents[0])
 			}
@@ -163,6 +164,28 @@ func TestManyArtifacts(t *testing.T) {
 		r := s.call("run_files", fake(ops...))
 		if got := structured[ran](s, r); len(got.Artifacts) != 50 || got.More != 10 || !strings.Contains(text(r), "and 10 more") {
 			s.T.Errorf("answer %+v", got)
+		}
+	})
+}
+
+// TestHandoffs: what was handed on of a run that did not end well is a resource, with its code and log.
+func TestHandoffs(t *testing.T) {
+	each(t, func(s *stand) {
+		got := s.run(fake("print:before", "violate:file.accounts,openat,/etc/passwd"))
+		list, err := s.client.ReadResource(s.T.Context(), &sdk.ReadResourceParams{URI: "silk://handoffs"})
+		if err != nil {
+			s.T.Fatal(err)
+		}
+		var entries []struct{ Handoff, Run, Receiver string }
+		if err := json.Unmarshal([]byte(list.Contents[0].Text), &entries); err != nil || len(entries) != 2 || entries[0].Run != got.Run {
+			s.T.Fatalf("list %s, %v", list.Contents[0].Text, err)
+		}
+		one, err := s.client.ReadResource(s.T.Context(), &sdk.ReadResourceParams{URI: "silk://handoffs/" + entries[0].Handoff})
+		if err != nil || !strings.Contains(one.Contents[0].Text, `"silk.handoff/v1"`) || !strings.Contains(one.Contents[0].Text, "before") {
+			s.T.Errorf("one of them: %+v, %v", one, err)
+		}
+		if _, err := s.client.ReadResource(s.T.Context(), &sdk.ReadResourceParams{URI: "silk://handoffs/" + got.Run}); err == nil {
+			s.T.Error("there is a hand-off of another id")
 		}
 	})
 }

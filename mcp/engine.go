@@ -53,20 +53,11 @@ type Archive interface {
 	Runs(ctx context.Context, most int) ([]api.Run, error)
 }
 
-// Handoffs are what silk has handed over to people and agents: resources, if there are any.
+// Handoffs is implemented by an [Engine] that has what was handed on of runs which did not end well: then they are resources.
 type Handoffs interface {
-	// Handoffs lists the newest ones, the newest first.
-	Handoffs(ctx context.Context, most int) ([]Handoff, error)
+	// Handoffs lists the newest ones, the newest first, without content.
+	Handoffs(ctx context.Context, most int) ([]api.Handoff, error)
 
-	// Handoff is one of them, as JSON of silk.handoff/v1. ErrNotFound: there is no such one.
-	Handoff(ctx context.Context, id string) (json.RawMessage, error)
-}
-
-// Handoff is one entry of a list of them.
-type Handoff struct {
-	ID      string `json:"handoff"`
-	Run     string `json:"run"`
-	To      string `json:"to"`
-	Outcome string `json:"outcome"`
-	AtMs    int64  `json:"at_ms"`
+	// Handoff is one of them. ErrNotFound: there is no such one.
+	Handoff(ctx context.Context, id string) (api.Handoff, error)
 }

@@ -149,6 +149,35 @@ func TestHTTPClientGone(t *testing.T) {
 	}
 }
 
+// TestHTTPSessionGivenUp: the end of a session ends the call that waits in it, whose connection is still there.
+func TestHTTPSessionGivenUp(t *testing.T) {
+	w := newWeb(t)
+	started := begun(w.stand)
+	watcher := w.connect("owner")
+	s := w.connect("runner")
+	answered := make(chan error, 1)
+	go func() {
+		_, err := s.client.CallTool(t.Context(), &sdk.CallToolParams{Name: "run_files", Arguments: fake("sleep")})
+		answered <- err
+	}()
+	run := wait(t, started, "the start")
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, w.url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+w.secrets["runner"])
+	r.Header.Set("Mcp-Session-Id", s.client.ID())
+	resp, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if got := watcher.outcome(run); got != "canceled" {
+		t.Errorf("the run ends %s", got)
+	}
+	wait(t, answered, "an answer, whatever it is")
+}
+
 // TestHTTPDoor: who does not show a good token, comes from a page, or by another name, gets nothing.
 func TestHTTPDoor(t *testing.T) {
 	w := newWeb(t)

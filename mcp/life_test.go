@@ -235,10 +235,9 @@ func TestTooMany(t *testing.T) {
 		}
 	}
 	r.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
+	r.answer() // of the second
 	r.send(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"cancel_run","arguments":{"run":"` + first.Run + `"}}}`)
-	for range 2 { // the second is answered too, in any order
-		r.answer()
-	}
+	r.answer()
 	r.send(fmt.Sprintf(call, 6, "print:fourth", false, 6))
 	if got := r.ran(); got.Outcome != "ok" {
 		t.Errorf("the fourth: %+v", got)
@@ -291,12 +290,17 @@ func newRaw(t *testing.T, engine mcp.Engine, cfg mcp.Config) *raw {
 	outR, outW := io.Pipe()
 	r := &raw{t, inW, bufio.NewReaderSize(outR, 1<<20), make(chan error, 1)}
 	go func() {
-		err := server.Run(context.WithoutCancel(t.Context()), &sdk.IOTransport{Reader: inR, Writer: outW})
+		err := server.Run(context.WithoutCancel(t.Context()), mcp.NewLines(inR, outW))
 		server.Close()
 		r.ended <- err
 		outW.Close()
 	}()
-	t.Cleanup(func() { inW.Close(); wait(t, r.ended, "the end"); r.ended <- nil })
+	t.Cleanup(func() {
+		go io.Copy(io.Discard, outR) // what it has still to say
+		inW.Close()
+		wait(t, r.ended, "the end")
+		r.ended <- nil
+	})
 	r.send(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}}`)
 	r.answer()
 	r.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
@@ -385,28 +389,42 @@ func TestHostileLines(t *testing.T) {
 	}
 }
 
-// TestBadMessages end the session that they are in, what runs in it, and nothing else.
-func TestBadMessages(t *testing.T) {
-	for name, arguments := range map[string]string{
-		"longer than 16 MiB": `{"language":"sh","code":"` + strings.Repeat("x", 17<<20) + `"}`,
-		"nested too deep":    strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000),
-		"no JSON":            "}",
+// TestMessageWithoutEnd: one that is longer than the SDK reads ends the session that it is in, what runs in it, and nothing else.
+func TestMessageWithoutEnd(t *testing.T) {
+	engine, stand := localEngine(t)
+	r := newRaw(t, engine, mcp.Config{})
+	started := begun(stand)
+	r.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"run_files","arguments":{"profile":"test","files":[{"path":"a","text":""}],"command":["fake","sleep"]}}}`)
+	wait(t, started, "the start")
+	go io.Copy(io.Discard, r.out)
+	go func() { // the server may stop reading in the middle
+		_, _ = io.WriteString(r.in, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"run_code","arguments":{"language":"sh","code":"`+strings.Repeat("x", 17<<20)+`"}}}`+"\n")
+	}()
+	err := wait(t, r.ended, "the end of the session")
+	r.ended <- err
+	if n := stand.Fake.Running(); n != 0 {
+		t.Errorf("%d sandboxes are left", n)
+	}
+}
+
+// TestWhatIsNoMessage: a line that is none is answered, and the session goes on.
+func TestWhatIsNoMessage(t *testing.T) {
+	engine, _ := localEngine(t)
+	r := newRaw(t, engine, mcp.Config{})
+	for _, test := range []struct{ line, want string }{
+		{"garbage", `"code":-32700`}, {`{"id":1,"a":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + "}", `"code":-32700`}, {`{"jsonrpc":`, `"code":-32700`}, {"42", `"code":-32600`}, {"", ""}, {"  \t", ""},
 	} {
-		t.Run(name, func(t *testing.T) {
-			engine, stand := localEngine(t)
-			r := newRaw(t, engine, mcp.Config{})
-			started := begun(stand)
-			r.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"run_files","arguments":{"profile":"test","files":[{"path":"a","text":""}],"command":["fake","sleep"]}}}`)
-			wait(t, started, "the start")
-			go io.Copy(io.Discard, r.out)
-			go func() { // the server may stop reading in the middle
-				_, _ = io.WriteString(r.in, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"run_code","arguments":`+arguments+"}}\n")
-			}()
-			err := wait(t, r.ended, "the end of the session")
-			r.ended <- err
-			if n := stand.Fake.Running(); n != 0 {
-				t.Errorf("%d sandboxes are left", n)
-			}
-		})
+		r.send(test.line)
+		if test.want == "" {
+			continue
+		}
+		line, err := r.out.ReadString('\n')
+		if err != nil || !strings.Contains(line, test.want) || !strings.Contains(line, `"id":null`) {
+			t.Errorf("%q is answered with %q, %v, want %s", test.line, line, err, test.want)
+		}
+	}
+	r.send(`{"jsonrpc":"2.0","id":5,"method":"tools/list"}`)
+	if line, err := r.out.ReadString('\n'); err != nil || !strings.Contains(line, `"id":5`) {
+		t.Errorf("after that: %q, %v", line, err)
 	}
 }

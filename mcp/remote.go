@@ -139,6 +139,26 @@ func (r *Remote) Runs(ctx context.Context, most int) ([]api.Run, error) {
 	return out, nil
 }
 
+// Handoffs implements [Handoffs].
+func (r *Remote) Handoffs(ctx context.Context, most int) ([]api.Handoff, error) {
+	out := []api.Handoff{}
+	for h, err := range r.client.Handoffs(ctx, client.HandoffFilter{Page: most}) {
+		if err != nil {
+			return nil, err
+		}
+		if out = append(out, h); len(out) == most {
+			break
+		}
+	}
+	return out, nil
+}
+
+// Handoff implements [Handoffs].
+func (r *Remote) Handoff(ctx context.Context, id string) (api.Handoff, error) {
+	h, err := r.client.Handoff(ctx, id)
+	return h, known(err)
+}
+
 // known turns the problem that there is no such thing into [ErrNotFound].
 func known(err error) error {
 	var problem *api.Problem

@@ -50,7 +50,7 @@ func (s *Server) resources() {
 	} {
 		s.sdk.AddResourceTemplate(&t, s.read)
 	}
-	if s.cfg.Handoffs == nil {
+	if s.given == nil {
 		return
 	}
 	s.sdk.AddResource(&sdk.Resource{
@@ -107,11 +107,11 @@ func (s *Server) contents(ctx context.Context, uri string) (*sdk.ResourceContent
 	case kind == "runs" && id == "" && rest == "":
 		list, err := s.cfg.Engine.Runs(ctx, recentRuns)
 		return jsonOf(list, err)
-	case kind == "handoffs" && s.cfg.Handoffs != nil && id == "":
-		list, err := s.cfg.Handoffs.Handoffs(ctx, recentRuns)
+	case kind == "handoffs" && s.given != nil && id == "":
+		list, err := s.given.Handoffs(ctx, recentRuns)
 		return jsonOf(list, err)
-	case kind == "handoffs" && s.cfg.Handoffs != nil && rest == "":
-		one, err := s.cfg.Handoffs.Handoff(ctx, id)
+	case kind == "handoffs" && s.given != nil && rest == "":
+		one, err := s.given.Handoff(ctx, id)
 		return jsonOf(one, err)
 	case kind != "runs" || id == "":
 		return nil, ErrNotFound

@@ -37,7 +37,7 @@ func (s *Server) run(ctx context.Context, call *sdk.CallToolRequest, req api.Run
 	if how.Background {
 		return s.begin(ctx, s.lifetime(call), req, how)
 	}
-	ctx, stop := whileConnected(ctx, call)
+	ctx, stop := s.whileConnected(ctx, call)
 	defer stop()
 	l, err := s.start(ctx, req, false)
 	if err != nil {
@@ -71,18 +71,23 @@ func (s *Server) begin(ctx, life context.Context, req api.RunRequest, how call) 
 	return answer(a, nil), a, nil
 }
 
-// whileConnected returns a context that also ends when the connection does over which a call came: nobody could be told of the end.
-func whileConnected(ctx context.Context, call *sdk.CallToolRequest) (context.Context, func()) {
-	if call.Extra == nil || call.Extra.TokenInfo == nil {
-		return ctx, func() {}
-	}
-	conn, ok := call.Extra.TokenInfo.Extra[connection].(context.Context)
-	if !ok {
-		return ctx, func() {}
-	}
+// whileConnected returns a context that also ends with the session of a call, and with the connection over which it came: nobody
+// could be told of the end.
+func (s *Server) whileConnected(ctx context.Context, call *sdk.CallToolRequest) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(conn, func() { cancel(errGone) })
-	return ctx, func() { stop(); cancel(nil) }
+	gone := func() { cancel(errGone) }
+	stops := []func() bool{context.AfterFunc(s.lifetime(call), gone)}
+	if call.Extra != nil && call.Extra.TokenInfo != nil {
+		if conn, ok := call.Extra.TokenInfo.Extra[connection].(context.Context); ok {
+			stops = append(stops, context.AfterFunc(conn, gone))
+		}
+	}
+	return ctx, func() {
+		for _, stop := range stops {
+			stop()
+		}
+		cancel(nil)
+	}
 }
 
 // progressEvery is how often a client hears of a run that prints or just takes its time.

@@ -14,17 +14,17 @@ import (
 
 // Config is what a [Server] is made of. Only Engine is needed.
 type Config struct {
-	Engine   Engine
-	Handoffs Handoffs // nil: there are none
-	Version  string   // of silk
-	Running  int      // runs at once, more wait; 0: 4
-	Waiting  int      // runs that wait, more are refused; 0: 64
-	Logger   *slog.Logger
+	Engine  Engine // that may be a [Handoffs] too
+	Version string // of silk
+	Running int    // runs at once, more wait; 0: 4
+	Waiting int    // runs that wait, more are refused; 0: 64
+	Logger  *slog.Logger
 }
 
 // Server is the tools and resources for one identity. Safe for concurrent use.
 type Server struct {
 	cfg   Config
+	given Handoffs // nil: there are none
 	sdk   *sdk.Server
 	slots chan struct{} // one for each run
 	queue chan struct{} // one for each run, those that wait included
@@ -70,6 +70,7 @@ func New(cfg Config) (*Server, error) {
 		cfg: cfg, slots: make(chan struct{}, cfg.Running), queue: make(chan struct{}, cfg.Running+cfg.Waiting), ctx: ctx, close: end,
 		live: map[string]*live{}, sessions: map[*sdk.ServerSession]*session{},
 	}
+	s.given, _ = cfg.Engine.(Handoffs)
 	s.sdk = sdk.NewServer(&sdk.Implementation{Name: "silk", Title: "silk sandbox", Version: cfg.Version}, &sdk.ServerOptions{
 		Instructions: instructions, Logger: cfg.Logger, Capabilities: &sdk.ServerCapabilities{},
 	})

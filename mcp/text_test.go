@@ -96,6 +96,12 @@ func TestBufferGap(t *testing.T) {
 	if got, from, _ := b.read(3, 100); string(got) != "xyz" || from != 10 {
 		t.Errorf("behind it: %q %d", got, from)
 	}
+	var long buffer
+	long.write(0, make([]byte, liveHead+1000))
+	long.write(liveHead+2000, []byte("after"))
+	if got, from, end := long.read(liveHead, 5000); string(got) != "after" || from != liveHead+2000 || end != liveHead+2005 {
+		t.Errorf("behind a gap in the tail: %d bytes, %d %d", len(got), from, end)
+	}
 	a := runAnswer{Run: "R"}
 	if e := a.excerpt("stdout", &b, 1000); e.Omitted != 7 || !strings.HasPrefix(e.Text, "abc\n[... 7 bytes") || !strings.HasSuffix(e.Text, "]\nxyz") {
 		t.Errorf("excerpt %+v", e)

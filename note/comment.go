@@ -34,55 +34,76 @@ func (n *Note) comments(body int, fences []*fence) {
 	}
 }
 
-// toggled says whether a comment is open at the end of a line. alone: no mark follows on later lines.
+// toggled says whether a comment is open at the end of a line. alone: no mark follows on later lines. Its time is linear in the
+// line, which may be the whole of a note.
 func toggled(line string, in, alone bool) bool {
 	begins := strings.HasPrefix(strings.TrimLeft(line, " \t>"), commentMark)
-	for {
-		if !in {
-			line = skipCode(line)
-		}
-		_, rest, ok := strings.Cut(line, commentMark)
-		if !ok {
+	last := strings.LastIndex(line, commentMark)
+	if last < 0 {
+		return in
+	}
+	code := codeOf(line)
+	for at := 0; ; {
+		mark := strings.Index(line[at:], commentMark)
+		if mark < 0 {
 			return in
 		}
-		if !in && alone && !begins && !strings.Contains(rest, commentMark) {
+		mark += at
+		if !in {
+			if end := code.behind(at, mark); end > mark {
+				at = end // the mark is code
+				continue
+			}
+		}
+		at = mark + len(commentMark)
+		if !in && alone && !begins && last < at {
 			return false // in prose: 100%% sure
 		}
-		in, line, begins = !in, rest, false
+		in, begins = !in, false
 	}
 }
 
-// skipCode returns what of a line follows the code between backticks that begins before the first comment mark.
-func skipCode(line string) string {
-	for {
-		tick := strings.IndexByte(line, '`')
-		mark := strings.Index(line, commentMark)
-		if tick < 0 || mark < 0 || mark < tick {
-			return line
-		}
-		run := len(line[tick:]) - len(strings.TrimLeft(line[tick:], "`"))
-		rest := line[tick+run:]
-		end := closing(rest, run)
-		if end < 0 {
-			line = rest // only backticks
-			continue
-		}
-		line = rest[end:]
-	}
+// ticks are the runs of backticks of a line, in order.
+type ticks struct {
+	runs []tickRun
+	next int           // the first run that was not passed yet
+	same map[int][]int // by length: indices of runs, in order, the passed ones gone
 }
 
-// closing is the offset behind the run of exactly n backticks in text, or -1.
-func closing(text string, n int) int {
-	for at := 0; at < len(text); {
-		tick := strings.IndexByte(text[at:], '`')
+type tickRun struct{ at, n int }
+
+func codeOf(line string) *ticks {
+	t := &ticks{same: map[int][]int{}}
+	for at := 0; ; {
+		tick := strings.IndexByte(line[at:], '`')
 		if tick < 0 {
-			return -1
+			return t
 		}
 		at += tick
-		run := len(text[at:]) - len(strings.TrimLeft(text[at:], "`"))
-		if at += run; run == n {
-			return at
+		n := len(line[at:]) - len(strings.TrimLeft(line[at:], "`"))
+		t.same[n] = append(t.same[n], len(t.runs))
+		t.runs = append(t.runs, tickRun{at, n})
+		at += n
+	}
+}
+
+// behind is the end of the last piece of code between backticks that begins at or after at and before mark; at if there is none.
+// Both grow from call to call.
+func (t *ticks) behind(at, mark int) int {
+	for ; t.next < len(t.runs) && t.runs[t.next].at < mark; t.next++ {
+		r := t.runs[t.next]
+		if r.at < at {
+			continue // in a comment, or in code
+		}
+		same := t.same[r.n]
+		for len(same) > 0 && same[0] <= t.next {
+			same = same[1:]
+		}
+		t.same[r.n] = same
+		if len(same) > 0 { // else only backticks
+			t.next = same[0]
+			at = t.runs[t.next].at + r.n
 		}
 	}
-	return -1
+	return at
 }

@@ -39,7 +39,10 @@ func (n *Note) silkSection(from, to int) (section, fault string) {
 		top := line != "" && !strings.ContainsAny(line[:1], " \t#-")
 		if top {
 			key, _, _ := strings.Cut(line, ":")
-			in = strings.TrimSpace(key) == "silk"
+			in = strings.Trim(strings.TrimSpace(key), `"'`) == "silk"
+			if strings.ContainsAny(line[:1], "{?!&*") && strings.Contains(line, "silk") { // it may say off
+				return "", "the key silk is not read in this form; write silk: on a line of its own"
+			}
 			if in && seen {
 				return "", "the key silk is there twice"
 			}

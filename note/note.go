@@ -22,6 +22,7 @@ package note
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"slices"
@@ -183,14 +184,14 @@ func (n *Note) block(f *fence, defaults map[string]string, fault string) Block {
 // hashOf is what a block is known by. Each part ends with a zero byte, which none but the last has.
 func hashOf(language string, attributes map[string]string, code string) string {
 	h := sha256.New()
-	add := func(s string) { h.Write(append([]byte(s), 0)) }
+	add := func(s string) { h.Write(append(binary.BigEndian.AppendUint64(nil, uint64(len(s))), s...)) } // what is in one part cannot be taken for another
 	add("silk.note/v1")
 	add(language)
 	for _, k := range sortedKeys(attributes) {
-		add(k + "=" + attributes[k])
+		add(k)
+		add(attributes[k])
 	}
-	add("")
-	h.Write([]byte(code))
+	add(code)
 	return hex.EncodeToString(h.Sum(nil))
 }
 

@@ -29,9 +29,9 @@ type Result struct {
 	Stdout, Stderr Channel
 	Flags          map[string]int64 // limits that were hit without ending the run
 	Images         []Image
-	Links          []Link
+	Handoffs       []Handoff
 
-	// Stable leaves out what is another one each time: the duration and the id of the run.
+	// Stable leaves out what is another one each time: the duration, the id of the run, and what has it.
 	Stable bool
 }
 
@@ -48,10 +48,10 @@ type Image struct {
 	Path     string // its path in the vault, with slashes
 }
 
-// Link leads from a result to another note of the vault.
-type Link struct {
-	Text string
-	Note string // its path in the vault; without .md
+// Handoff says that the run was handed on.
+type Handoff struct {
+	Receiver string
+	Note     string // path of the note in the vault that it becomes; "": in none
 }
 
 const (
@@ -199,10 +199,22 @@ func (r *Result) remarks(stdout, stderr shown) (out []string) {
 	if hit != nil {
 		out = append(out, remark+"limits hit: "+strings.Join(hit, ", "))
 	}
-	for _, l := range r.Links {
-		out = append(out, remark+"[["+safePath(l.Note)+"|"+safeName(l.Text)+"]]")
+	if to := r.receivers(); to != nil && !r.Stable {
+		out = append(out, remark+"handed on to "+strings.Join(to, " and ")+dot+"`silk handoffs ls --run "+word(r.Run)+"`")
 	}
 	return out
+}
+
+// receivers are those of the hand-offs, with links to their notes, in the order of their names.
+func (r *Result) receivers() (list []string) {
+	for _, h := range slices.SortedFunc(slices.Values(r.Handoffs), func(a, b Handoff) int { return cmp.Compare(a.Receiver, b.Receiver) }) {
+		to := word(h.Receiver)
+		if note := strings.TrimSuffix(h.Note, ".md"); note != "" && !strings.ContainsFunc(note, func(r rune) bool { return !unicode.IsPrint(r) || strings.ContainsRune("[]|#^\\%`", r) }) {
+			to = "[[" + note + "|" + to + "]]"
+		}
+		list = append(list, to)
+	}
+	return list
 }
 
 // logAddress opens the run in the Obsidian plugin, which shows all that was kept.
@@ -293,14 +305,6 @@ func safeName(s string) string {
 		return "image"
 	}
 	return name
-}
-
-func safePath(p string) string {
-	parts := strings.Split(p, "/")
-	for i := range parts {
-		parts[i] = safeName(parts[i])
-	}
-	return strings.Join(parts, "/")
 }
 
 // CheckFolder says what is wrong with the path of a folder for pictures in a vault: relative, with slashes, without what means

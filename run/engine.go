@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/silk-sandbox/silk/audit"
@@ -32,7 +31,7 @@ type Engine struct {
 	mu         sync.Mutex // held while the state is opened
 	db         *store.DB
 	lock       *lockfile.Lock
-	unrecorded atomic.Bool // the end of a run could not be written
+	unrecorded sync.Map // ids of runs whose end could not be written
 
 	cancel     context.CancelFunc
 	background sync.WaitGroup
@@ -94,7 +93,7 @@ func (e *Engine) closeStore(how func(*store.DB) error) error {
 
 // unlock says that the engine is gone. Where a run has no end in its record, the file stays, so that others write it.
 func (e *Engine) unlock() error {
-	if e.unrecorded.Load() {
+	for range e.unrecorded.Range {
 		return e.lock.Leave()
 	}
 	return e.lock.Remove()

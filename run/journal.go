@@ -79,7 +79,7 @@ func (l *life) finish(ctx context.Context) error {
 			}
 		}
 		if err != nil {
-			l.engine.unrecorded.Store(true)
+			l.engine.unrecorded.Store(l.id, nil)
 		}
 		return err
 	}

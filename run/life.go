@@ -289,7 +289,9 @@ func (l *life) watch(ctx context.Context, sandbox driver.Sandbox, spec *driver.S
 	exit, err := supervise(ctx, sandbox, l.draining)
 	l.waited = true
 	cause, gone := context.Cause(ctx), time.Now()
-	if !l.filledAt.IsZero() { // the driver says that the program runs a moment after it does
+	// The driver says that the program runs a moment after it does; and on a busy host this process may know that the workspace is filled
+	// when the program has ended.
+	if !l.filledAt.IsZero() && l.filledAt.Before(started) {
 		started = l.filledAt
 	}
 	wall := gone.Sub(started)

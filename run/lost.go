@@ -34,7 +34,7 @@ func (e *Engine) EndLost(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	return db.Update(ctx, func(tx *sql.Tx) error {
+	err = db.Update(ctx, func(tx *sql.Tx) error {
 		entry, err := record.Get(ctx, tx, id)
 		if err != nil || entry.Record.Outcome.Kind != "" { // another server may have been faster
 			return err
@@ -49,6 +49,10 @@ func (e *Engine) EndLost(ctx context.Context, id string) error {
 		}
 		return finishLost(ctx, tx, e.rescue(), entry, message)
 	})
+	if err == nil {
+		e.unrecorded.Delete(id)
+	}
+	return err
 }
 
 // rescue is what the end of a lost run needs besides the database.

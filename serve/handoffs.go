@@ -47,6 +47,27 @@ func (s *Server) Handoff(ctx context.Context, id auth.Identity, handoffID string
 	return handoffFor(e, id), nil
 }
 
+// HandoffsOf returns the hand-offs of a run, and for each the path of the note that it becomes in a vault of this server's
+// configuration; "": in none.
+func (s *Server) HandoffsOf(ctx context.Context, id auth.Identity, run string) (list []api.Handoff, notes []string, err error) {
+	page, err := s.Handoffs(ctx, id, handoff.Filter{Run: run, Limit: len(handoff.Receivers)})
+	if err != nil {
+		return nil, nil, err
+	}
+	notes = make([]string, len(page.Items))
+	for i, h := range page.Items {
+		if len(s.cfg.Handoffs.Vaults(h.Receiver)) == 0 {
+			continue
+		}
+		whole, err := s.Handoff(ctx, id, h.ID)
+		if err != nil {
+			return nil, nil, err
+		}
+		notes[i] = handoff.NotePath(*whole.Content)
+	}
+	return page.Items, notes, nil
+}
+
 // RetryHandoff makes what was not delivered of a hand-off due at once: handoff.Outbox.Retry.
 func (s *Server) RetryHandoff(ctx context.Context, id auth.Identity, handoffID string) (api.Handoff, error) {
 	return s.changeHandoff(ctx, id, handoffID, func() error { return s.cfg.Handoffs.Retry(ctx, s.cfg.DB, handoffID) })

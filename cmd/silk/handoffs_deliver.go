@@ -104,8 +104,11 @@ func (d *deliveries) end(runID string) {
 		report, err = d.outbox.Deliver(ctx, db)
 		return err
 	})
-	if err != nil && ctx.Err() == nil {
-		d.app.errorf("hand-offs wait in the outbox: %v", err)
+	switch {
+	case runID != "" && ctx.Err() != nil:
+		d.app.errorf("some hand-offs wait for the next silk: there was no time for them")
+	case err != nil:
+		d.app.errorf("hand-offs wait for the next silk: %v", err)
 	}
 	for _, f := range report.Failed {
 		if f.Run == runID {

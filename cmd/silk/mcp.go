@@ -7,13 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"time"
-
-	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/silk-sandbox/silk/auth"
 	"github.com/silk-sandbox/silk/internal/secret"
@@ -63,17 +60,12 @@ func (a *app) mcp(f mcpFlags) (err error) {
 
 // mcpStdio speaks on stdin and stdout. Nothing else may write there.
 func (a *app) mcpStdio(s *mcp.Server) error {
-	err := s.Run(a.ctx, &sdk.IOTransport{Reader: a.in, Writer: unclosed{a.out}})
+	err := s.Run(a.ctx, mcp.NewLines(a.in, a.out))
 	if err != nil && a.ctx.Err() == nil {
 		return fmt.Errorf("speak with the agent: %w", err)
 	}
 	return nil
 }
-
-// unclosed is a writer that others close.
-type unclosed struct{ io.Writer }
-
-func (unclosed) Close() error { return nil }
 
 // drainMCP is how long answers may take once the server stops.
 const drainMCP = 5 * time.Second

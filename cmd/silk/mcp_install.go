@@ -10,12 +10,14 @@ import (
 
 	"github.com/silk-sandbox/silk/internal/nearest"
 	"github.com/silk-sandbox/silk/mcp/install"
+	"github.com/silk-sandbox/silk/skills"
 )
 
 // installFlags are those of `silk mcp install`.
 type installFlags struct {
 	agents  []string
 	project string
+	skill   bool
 	dryRun  bool
 }
 
@@ -32,6 +34,7 @@ func (a *app) mcpInstallCommand() *cobra.Command {
 	}
 	c.Flags().StringSliceVar(&f.agents, "for", nil, "`AGENT`, or several with commas")
 	c.Flags().StringVar(&f.project, "project", ".", "`DIR` of the project or vault, for agents that have a file there")
+	c.Flags().BoolVar(&f.skill, "skill", false, "also write the skill silk-sandbox into the agent's folder of skills, if it has one")
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would be written, and write nothing")
 	return a.jsonFlag(c)
 }
@@ -83,18 +86,17 @@ func (a *app) mcpInstall(f installFlags) error {
 	answers := []installAnswer{}
 	var faults []error
 	for _, agent := range agents {
-		answer, err := installFor(agent, places, server, f.dryRun)
+		done, err := installFor(agent, places, server, f)
 		var unread *install.UnreadableError
 		if errors.As(err, &unread) {
 			err = usagef("%v", err)
 		}
-		if err != nil {
-			faults = append(faults, err)
-			continue
-		}
-		answers = append(answers, answer)
-		if !a.json {
-			faults = append(faults, a.sayInstalled(answer))
+		faults = append(faults, err)
+		answers = append(answers, done...)
+		for _, answer := range done {
+			if !a.json {
+				faults = append(faults, a.sayInstalled(answer))
+			}
 		}
 	}
 	if a.json && len(answers) > 0 {
@@ -104,28 +106,42 @@ func (a *app) mcpInstall(f installFlags) error {
 	return errors.Join(faults...)
 }
 
-func installFor(agent install.Agent, places install.Places, server install.Server, dry bool) (installAnswer, error) {
+// installFor writes the files of one agent, and says what it wrote.
+func installFor(agent install.Agent, places install.Places, server install.Server, f installFlags) (done []installAnswer, err error) {
 	c, err := install.Plan(agent, places, server)
 	if err != nil {
-		return installAnswer{}, err
+		return nil, err
 	}
-	answer := installAnswer{Agent: agent.Name, File: c.File, Changed: !c.Same()}
-	switch {
-	case dry:
-		answer.Text = string(c.New)
-	case answer.Changed:
-		if err := c.Apply(); err != nil {
-			return answer, err
+	changes := []install.Change{c}
+	if f.skill {
+		c, ok, err := install.PlanSkill(agent, places, skills.SandboxName, skills.Sandbox)
+		if err != nil {
+			return nil, err
 		}
-		answer.Written = true
+		if ok {
+			changes = append(changes, c)
+		}
 	}
-	return answer, nil
+	for _, c := range changes {
+		answer := installAnswer{Agent: agent.Name, File: c.File, Changed: !c.Same()}
+		switch {
+		case f.dryRun:
+			answer.Text = string(c.New)
+		case answer.Changed:
+			if err := c.Apply(); err != nil {
+				return done, err
+			}
+			answer.Written = true
+		}
+		done = append(done, answer)
+	}
+	return done, nil
 }
 
 func (a *app) sayInstalled(answer installAnswer) error {
 	switch {
 	case !answer.Changed:
-		return a.print("%s: the entry is there already, in %s", answer.Agent, printable(answer.File))
+		return a.print("%s: %s is as it should be", answer.Agent, printable(answer.File))
 	case answer.Written:
 		return a.print("%s: written to %s; start the agent again", answer.Agent, printable(answer.File))
 	}

@@ -37,6 +37,11 @@ func (a *app) localEngine(f mcpFlags) (_ engines, err error) {
 		return engines{}, err
 	}
 	undo.Push(func(context.Context) error { return engine.Close() })
+	deliveries, err := a.startDeliveries(h)
+	if err != nil {
+		return engines{}, err
+	}
+	undo.PushFunc(func() { deliveries.end("") })
 	db, err := store.Open(a.ctx, filepath.Join(h.home, store.FileName))
 	if err != nil {
 		return engines{}, &hostError{err}

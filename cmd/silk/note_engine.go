@@ -10,10 +10,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/silk-sandbox/silk/api"
 	"github.com/silk-sandbox/silk/client"
+	"github.com/silk-sandbox/silk/handoff"
 	"github.com/silk-sandbox/silk/note"
 	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/profile"
@@ -31,6 +33,7 @@ type noteEnd struct {
 	outcome        run.Outcome
 	stdout, stderr []byte
 	artifact       func(name string) ([]byte, error)
+	handoffs       func(vault string) ([]note.Handoff, error) // of the run, with their notes if they become some in this vault
 	close          func() error
 }
 
@@ -79,16 +82,26 @@ func (a *app) noteEngine() (noteEngine, error) {
 	if err != nil {
 		return nil, errors.Join(err, h.close())
 	}
-	return &localNotes{h, engine}, nil
+	deliveries, err := a.startDeliveries(h)
+	if err != nil {
+		return nil, errors.Join(err, engine.Close(), h.close())
+	}
+	return &localNotes{a, h, engine, deliveries}, nil
 }
 
 // localNotes runs blocks on this host.
 type localNotes struct {
+	*app
 	host   *host
 	engine *run.Engine
+
+	deliveries *deliveries
 }
 
-func (l *localNotes) close() error { return errors.Join(l.engine.Close(), l.host.close()) }
+func (l *localNotes) close() error {
+	l.deliveries.end("")
+	return errors.Join(l.engine.Close(), l.host.close())
+}
 
 func (l *localNotes) run(ctx context.Context, b *note.Block, from run.Note) (_ *noteEnd, err error) {
 	dir, err := os.MkdirTemp("", "silk-note-")
@@ -118,7 +131,33 @@ func (l *localNotes) run(ctx context.Context, b *note.Block, from run.Note) (_ *
 		defer root.Close()
 		return root.ReadFile(name)
 	}
+	end.handoffs = func(vault string) ([]note.Handoff, error) { return l.handoffs(ctx, end.outcome.Run, vault) }
 	return end, nil
+}
+
+// handoffs are those of a run on this host.
+func (l *localNotes) handoffs(ctx context.Context, id, vault string) (list []note.Handoff, err error) {
+	db, _, err := l.openStore()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	entries, err := handoff.List(ctx, db, handoff.Filter{Run: id})
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		h := note.Handoff{Receiver: e.Receiver}
+		if slices.ContainsFunc(l.host.handoffs.Vaults(e.Receiver), func(dir string) bool { return sameDir(dir, vault) }) {
+			whole, err := handoff.Get(ctx, db, e.ID)
+			if err != nil {
+				return nil, err
+			}
+			h.Note = handoff.NotePath(*whole.Content)
+		}
+		list = append(list, h)
+	}
+	return list, nil
 }
 
 // keptOf is the output that an outcome has.
@@ -161,7 +200,7 @@ func (r *remoteNotes) run(ctx context.Context, b *note.Block, _ run.Note) (*note
 		Client: string(policy.ClientNote), Profile: s.Profile, Language: b.Language, Code: &b.Code, Args: s.Args, Limits: toLimits(s.Limits),
 		Network: s.Network, Hosts: s.Hosts, NoSpawn: s.NoSpawn, Deterministic: s.Deterministic, Driver: s.Driver, Isolation: s.Isolation,
 	}
-	end := &noteEnd{close: func() error { return nil }}
+	end := &noteEnd{close: func() error { return nil }, handoffs: func(string) ([]note.Handoff, error) { return nil, nil }}
 	accepted, err := r.client.Submit(ctx, req, rand.Text())
 	if err == nil {
 		var outcome api.Outcome
@@ -175,6 +214,13 @@ func (r *remoteNotes) run(ctx context.Context, b *note.Block, _ run.Note) (*note
 	}
 	if err != nil {
 		return nil, withHint(err)
+	}
+	end.handoffs = func(string) (list []note.Handoff, err error) {
+		handed, err := r.handoffsOnServer(handoff.Filter{Run: accepted.ID, Limit: len(handoff.Receivers)})
+		for _, h := range handed {
+			list = append(list, note.Handoff{Receiver: h.Receiver})
+		}
+		return list, err
 	}
 	later, stop := after(ctx, submitGrace) // a canceled run has output too
 	defer stop()

@@ -82,19 +82,32 @@ func (f noteFile) write(was, text []byte) error {
 	if err != nil {
 		return fmt.Errorf("write note: %w", err)
 	}
-	return atomicfile.WriteFunc(f.path, info.Mode().Perm(), func(w io.Writer) error {
+	write := func(w io.Writer) error {
 		if out, ok := w.(*os.File); ok {
 			keepOwner(out, info)
 		}
-		if _, err := w.Write(text); err != nil {
-			return err
-		}
-		now, err := os.ReadFile(f.path) // as late as can be
+		_, err := w.Write(text)
+		return err
+	}
+	return atomicfile.WriteIf(f.path, info.Mode().Perm(), write, func() error {
+		now, err := os.ReadFile(f.path)
 		if err == nil && !bytes.Equal(now, was) {
 			err = errNoteChanged
 		}
 		return err
 	})
+}
+
+// writable says whether the note's own permissions let anybody change it: a new file in its place would pass them over.
+func (f noteFile) writable() error {
+	info, err := os.Stat(f.path)
+	if err != nil {
+		return fmt.Errorf("look at note: %w", err)
+	}
+	if info.Mode().Perm()&0o222 == 0 {
+		return usagef("%s is read-only, and results are put into it; chmod u+w it, or see them with --dry-run", f.shown)
+	}
+	return nil
 }
 
 // inVault is the note's path in its vault, with slashes.
@@ -153,28 +166,35 @@ func (f noteFile) putImage(at string, data []byte) (err error) {
 	}
 	part := path.Join(path.Dir(at), "."+path.Base(at)+"-part")
 	if err := root.WriteFile(part, data, 0o644); err != nil {
-		return fmt.Errorf("write picture: %w", errors.Join(err, root.Remove(part)))
+		err = fmt.Errorf("write picture: %w", errors.Join(err, root.Remove(part)))
+		_ = root.Remove(path.Dir(at)) // which fails if something is in it
+		return err
 	}
 	return root.Rename(part, at)
 }
 
-// dropImages removes the pictures of results that are gone, and their folders if nothing else is in them. One that any note of the
-// vault still names stays: notes are copied.
+// dropImages removes the pictures of results that are gone, and their folders if nothing else is in them. One that any note or canvas
+// of the vault still names stays: notes are copied.
 func (f noteFile) dropImages(images []string) (err error) {
 	if len(images) == 0 {
 		return nil
 	}
-	notes, err := notesIn(f.vault)
-	if err != nil {
-		return err
-	}
 	gone := slices.Clone(images)
-	for _, other := range notes {
-		text, err := os.ReadFile(other.path)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("look for pictures: %w", err)
+	err = filesIn(f.vault, func(file string, _ fs.DirEntry) error {
+		if ext := strings.ToLower(filepath.Ext(file)); ext != ".md" && ext != ".canvas" {
+			return nil
 		}
-		gone = slices.DeleteFunc(gone, func(at string) bool { return bytes.Contains(text, []byte(at)) })
+		text, err := os.ReadFile(file)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		gone = slices.DeleteFunc(gone, func(at string) bool {
+			return bytes.Contains(text, []byte(at)) || bytes.Contains(text, []byte("[["+path.Base(at))) // the short form of a link
+		})
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("look for pictures: %w", err)
 	}
 	root, err := os.OpenRoot(f.vault)
 	if err != nil {
@@ -190,7 +210,7 @@ func (f noteFile) dropImages(images []string) (err error) {
 	return nil
 }
 
-// notesIn finds the notes of a folder, or the one that is named. Hidden folders, which are Obsidian's and git's, and links are left out.
+// notesIn finds the notes of a folder, or the one that is named. Hidden folders are Obsidian's and git's.
 func notesIn(name string) ([]noteFile, error) {
 	dir, info, err := locate(name)
 	if err != nil {
@@ -204,28 +224,41 @@ func notesIn(name string) ([]noteFile, error) {
 		return nil, err
 	}
 	var list []noteFile
-	err = filepath.WalkDir(dir, func(file string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && file != dir && strings.HasPrefix(entry.Name(), "."):
-			return fs.SkipDir
-		case entry.Type().IsRegular() && isNote(file) && !strings.HasPrefix(entry.Name(), "."):
-			rel, err := filepath.Rel(dir, file)
-			if err != nil {
-				return err
-			}
-			if info, err := entry.Info(); err != nil || info.Size() > note.MaxBytes {
-				return nil // gone, or no note that anybody reads
-			}
-			list = append(list, noteFile{shown: filepath.Join(name, rel), path: file, vault: vaultOf(file)})
+	err = filesIn(dir, func(file string, entry fs.DirEntry) error {
+		if !isNote(file) {
+			return nil
 		}
+		rel, err := filepath.Rel(dir, file)
+		if err != nil {
+			return err
+		}
+		if info, err := entry.Info(); err != nil || info.Size() > note.MaxBytes {
+			return nil // gone, or no note that anybody reads
+		}
+		list = append(list, noteFile{shown: filepath.Join(name, rel), path: file, vault: vaultOf(file)})
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("look for notes: %w", err)
 	}
 	return list, nil
+}
+
+// filesIn visits the files of a folder. Hidden ones, links, and what goes away meanwhile are left out.
+func filesIn(dir string, visit func(file string, entry fs.DirEntry) error) error {
+	return filepath.WalkDir(dir, func(file string, entry fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && file != dir:
+			return nil
+		case err != nil:
+			return err
+		case entry.IsDir() && file != dir && strings.HasPrefix(entry.Name(), "."):
+			return fs.SkipDir
+		case entry.Type().IsRegular() && !strings.HasPrefix(entry.Name(), "."):
+			return visit(file, entry)
+		}
+		return nil
+	})
 }
 
 // chosen are the blocks that the flags mean.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/rogpeppe/go-internal/diff"
@@ -30,6 +31,7 @@ type noteRunner struct {
 	flags       *noteFlags
 	attachments string
 	engine      noteEngine
+	may         func(note.Block) string // why a block may not be run though it is runnable; nil: every one may
 	quiet       bool
 
 	first, now *note.Note // as it was found; as it is, of a dry run as it would be
@@ -52,6 +54,11 @@ func (a *app) noteRun(f *noteFlags, name string) (err error) {
 	}
 	if r.now, err = file.read(); err != nil {
 		return err
+	}
+	if !f.dryRun {
+		if err := file.writable(); err != nil {
+			return err
+		}
 	}
 	r.first = r.now
 	list, err := f.chosen(r.now, name)
@@ -114,11 +121,30 @@ func (r *noteRunner) all(list []int) error {
 				continue
 			}
 		}
+		// The note may have been changed around the block, which is still the same.
+		if why := r.refusal(r.now.Blocks[i]); why != "" {
+			r.errorf("%s:%d: not run: %s", r.file.shown, r.now.Blocks[i].Line+1, why)
+			r.status = or0(r.status, run.Outcome{Kind: run.Denied}.ExitStatus())
+			continue
+		}
 		if err := r.one(i); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// refusal is why a block is not run.
+func (r *noteRunner) refusal(b note.Block) string {
+	switch {
+	case r.now.Fault != "":
+		return r.now.Fault
+	case !b.Runnable:
+		return b.Reason
+	case r.may != nil:
+		return r.may(b)
+	}
+	return ""
 }
 
 // refresh reads the note again.
@@ -161,8 +187,11 @@ func (r *noteRunner) put(before *note.Note, b note.Block, end *noteEnd) (beside 
 	if r.flags.stable {
 		id = stableID(before, b)
 	}
-	if result.Images, err = r.images(id, end); err != nil {
-		return "", err
+	result.Images = r.images(id, end)
+	if end.outcome.Kind != run.OK {
+		if result.Handoffs, err = end.handoffs(r.file.vault); err != nil {
+			return "", err
+		}
 	}
 	for range putAttempts {
 		if err := r.refresh(); err != nil {
@@ -208,22 +237,23 @@ func stableID(n *note.Note, b note.Block) string {
 	return id
 }
 
-// images puts the pictures of a run into the vault.
-func (r *noteRunner) images(id string, end *noteEnd) ([]note.Image, error) {
+// images puts the pictures of a run into the vault. One that cannot be written is said to be missing: the result matters more.
+func (r *noteRunner) images(id string, end *noteEnd) []note.Image {
 	list := note.Images(r.attachments, id, end.pictures())
 	if r.flags.dryRun {
-		return list, nil
+		return list
 	}
-	for _, img := range list {
+	return slices.DeleteFunc(list, func(img note.Image) bool {
 		data, err := end.artifact(img.Artifact)
 		if err == nil {
 			err = r.file.putImage(img.Path, data)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("picture %q of run %s: %w", img.Artifact, end.outcome.Run, err)
+			r.errorf("%s: the result is without the picture %q of run %s: %v", r.file.shown, img.Artifact, end.outcome.Run, err)
+			r.status = or0(r.status, run.Outcome{Kind: run.Error}.ExitStatus())
 		}
-	}
-	return list, nil
+		return err != nil
+	})
 }
 
 // say tells people how a block has ended.

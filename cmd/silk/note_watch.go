@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/silk-sandbox/silk/note"
 )
 
 // noteWatcher runs blocks of a vault as they appear.
@@ -24,7 +26,7 @@ type noteWatcher struct {
 
 	seen map[string]noteSeen
 	done map[string]map[string]bool // by note: the hashes of its blocks that were run, or had a result
-	told map[string]bool            // blocks that were listed, by note and hash
+	told map[string]bool            // blocks that were listed, by note and hash; what is wrong with notes
 }
 
 // noteSeen is what a note's file was like when it was looked at.
@@ -72,11 +74,14 @@ func (a *app) noteWatch(f *noteFlags, name string) (err error) {
 
 // isAuto says whether a folder is a vault in which {silk auto} means something.
 func (c notesConfig) isAuto(dir string) bool {
-	real, err := filepath.EvalSymlinks(dir)
-	return err == nil && slices.ContainsFunc(c.auto, func(v string) bool {
-		named, err := filepath.EvalSymlinks(v)
-		return err == nil && named == real
-	})
+	return slices.ContainsFunc(c.auto, func(vault string) bool { return sameDir(vault, dir) })
+}
+
+// sameDir says whether two paths lead to the same directory, which is there.
+func sameDir(a, b string) bool {
+	a, errA := filepath.EvalSymlinks(a)
+	b, errB := filepath.EvalSymlinks(b)
+	return errA == nil && errB == nil && a == b
 }
 
 // look goes through the vault once. A note is read when it has not changed between two looks, so that nobody is typing in it.
@@ -96,7 +101,8 @@ func (w *noteWatcher) look() error {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("look at note: %w", err)
+			w.complain(f, fmt.Errorf("look at note: %w", err))
+			continue
 		}
 		was := w.seen[f.path]
 		now := noteSeen{size: info.Size(), changed: info.ModTime()}
@@ -110,7 +116,10 @@ func (w *noteWatcher) look() error {
 		now.settled = true
 		w.seen[f.path] = now
 		if err := w.note(f); err != nil {
-			return err
+			if w.ctx.Err() != nil {
+				return err
+			}
+			w.complain(f, err)
 		}
 	}
 	for path := range w.seen {
@@ -120,6 +129,14 @@ func (w *noteWatcher) look() error {
 		}
 	}
 	return nil
+}
+
+// complain says once what is wrong with a note: the others go on, and this one when it is changed.
+func (w *noteWatcher) complain(f noteFile, err error) {
+	if key := f.path + "\x00" + err.Error(); !w.told[key] {
+		w.told[key] = true
+		w.errorf("%s: %v", f.shown, err)
+	}
 }
 
 // note runs what may be run of a note that is new or changed.
@@ -140,7 +157,7 @@ func (w *noteWatcher) note(f noteFile) error {
 		if !b.Runnable {
 			continue
 		}
-		may := approved.has(b.CodeHash) || b.Auto && w.auto
+		may := approved.has(b.CodeHash) || b.Auto && w.auto // and again before it is run
 		switch {
 		case done[b.CodeHash], first && b.Result != nil:
 			now[b.CodeHash] = true
@@ -158,12 +175,18 @@ func (w *noteWatcher) note(f noteFile) error {
 	if len(list) == 0 {
 		return nil
 	}
+	if err := f.writable(); err != nil {
+		return err
+	}
 	r := &noteRunner{app: w.app, file: f, flags: w.flags, engine: w.engine, now: n}
+	r.may = func(b note.Block) string {
+		if approved.has(b.CodeHash) || b.Auto && w.auto {
+			return ""
+		}
+		return "it is not approved"
+	}
 	if r.attachments, err = f.attachments(w.flags.attachments, w.config.attachments); err != nil {
 		return err
 	}
-	if err := r.all(list); err != nil {
-		return fmt.Errorf("%s: %w", f.shown, err)
-	}
-	return nil
+	return r.all(list)
 }

@@ -30,6 +30,9 @@ func (f *remoteFlags) add(root *cobra.Command) {
 // onServers are the commands that a server can do.
 var onServers = map[string]bool{"run": true, "runs": true, "note": true, "handoffs": true, "mcp": true}
 
+// onHost are commands below those that are about files of this host.
+var onHost = map[string]bool{"ls of note": true, "clean of note": true, "approve of note": true}
+
 // checkRemote refuses flags for a server on commands that are about this host. Variables, which are set for all commands, do not
 // count.
 func checkRemote(cmd *cobra.Command) error {
@@ -37,7 +40,7 @@ func checkRemote(cmd *cobra.Command) error {
 	for top.HasParent() && top.Parent().HasParent() {
 		top = top.Parent()
 	}
-	if onServers[top.Name()] {
+	if onServers[top.Name()] && !onHost[cmd.Name()+" of "+top.Name()] {
 		return nil
 	}
 	for _, name := range []string{"server", "token-file", "fingerprint"} {

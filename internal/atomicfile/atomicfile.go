@@ -27,7 +27,13 @@ func Write(path string, data []byte, perm fs.FileMode) error {
 }
 
 // WriteFunc is Write for content that is made piece by piece: write makes it. An error of write leaves the old file.
-func WriteFunc(path string, perm fs.FileMode, write func(io.Writer) error) (err error) {
+func WriteFunc(path string, perm fs.FileMode, write func(io.Writer) error) error {
+	return WriteIf(path, perm, write, func() error { return nil })
+}
+
+// WriteIf is WriteFunc for a file that others write too: still is asked when nothing is left to do but to change the name, and its
+// error leaves the old file. Who writes between its answer and the change is overwritten.
+func WriteIf(path string, perm fs.FileMode, write func(io.Writer) error, still func() error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
@@ -42,6 +48,9 @@ func WriteFunc(path string, perm fs.FileMode, write func(io.Writer) error) (err 
 		return errors.Join(err, f.Close())
 	}
 	if err = errors.Join(f.Chmod(perm), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err = still(); err != nil {
 		return err
 	}
 	return os.Rename(f.Name(), path)

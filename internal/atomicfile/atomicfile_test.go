@@ -101,3 +101,26 @@ func TestWriteFuncFailureLeavesTheOld(t *testing.T) {
 		t.Errorf("got %v, want fs.ErrNotExist", err)
 	}
 }
+
+func TestWriteIf(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "state")
+	if err := Write(path, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	other := errors.New("somebody else has written it")
+	content := func(w io.Writer) error { _, err := io.WriteString(w, "new"); return err }
+	err := WriteIf(path, 0o600, content, func() error { return other })
+	if got, readErr := os.ReadFile(path); !errors.Is(err, other) || string(got) != "old" || readErr != nil {
+		t.Errorf("%v; the file has %q, %v", err, got, readErr)
+	}
+	if names, err := os.ReadDir(dir); len(names) != 1 || err != nil {
+		t.Errorf("left are %v, %v", names, err)
+	}
+	if err := WriteIf(path, 0o600, content, func() error { return nil }); err != nil {
+		t.Error(err)
+	}
+	if got, err := os.ReadFile(path); string(got) != "new" || err != nil {
+		t.Errorf("the file has %q, %v", got, err)
+	}
+}

@@ -38,7 +38,8 @@ type Agent struct {
 	// Project says that the file is in a directory, a checkout or a vault, in place of the user's own.
 	Project bool
 
-	file  func(p Places) string // "": this system has no such agent
+	file  func(p Places) string
+	skill func(p Places) string // folder of skills; nil: it has none
 	keys  []string              // of the object with the servers
 	typed bool                  // an entry says that it is a program: "type": "stdio"
 	toml  bool
@@ -62,15 +63,20 @@ func inProject(parts ...string) func(Places) string {
 
 // Agents are all that are known. The places are those of the agents' own documentation, read in November 2026.
 var Agents = []Agent{
-	{Name: "claude-code", Title: "Claude Code, in every project", file: under(".claude.json"), keys: []string{"mcpServers"}, typed: true},
-	{Name: "claude-code-project", Title: "Claude Code, in one project (.mcp.json)", Project: true, file: inProject(".mcp.json"), keys: []string{"mcpServers"}, typed: true},
+	{Name: "claude-code", Title: "Claude Code, in every project", file: under(".claude.json"), skill: under(".claude", "skills"), keys: []string{"mcpServers"}, typed: true},
+	{Name: "claude-code-project", Title: "Claude Code, in one project (.mcp.json)", Project: true, file: inProject(".mcp.json"), skill: inProject(".claude", "skills"), keys: []string{"mcpServers"}, typed: true},
 	{Name: "claude-desktop", Title: "Claude Desktop", file: func(p Places) string { return filepath.Join(p.Config, "Claude", "claude_desktop_config.json") }, keys: []string{"mcpServers"}},
-	{Name: "claudian", Title: "Claudian, in one vault (.claude/mcp.json)", Project: true, file: inProject(".claude", "mcp.json"), keys: []string{"mcpServers"}},
+	{Name: "claudian", Title: "Claudian, in one vault (.claude/mcp.json)", Project: true, file: inProject(".claude", "mcp.json"), skill: inProject(".claude", "skills"), keys: []string{"mcpServers"}},
 	{Name: "codex", Title: "Codex", file: func(p Places) string {
 		if dir := p.Env("CODEX_HOME"); dir != "" {
 			return filepath.Join(dir, "config.toml")
 		}
 		return filepath.Join(p.Home, ".codex", "config.toml")
+	}, skill: func(p Places) string {
+		if dir := p.Env("CODEX_HOME"); dir != "" {
+			return filepath.Join(dir, "skills")
+		}
+		return filepath.Join(p.Home, ".codex", "skills")
 	}, keys: []string{"mcp_servers"}, toml: true},
 	{Name: "cursor", Title: "Cursor", file: under(".cursor", "mcp.json"), keys: []string{"mcpServers"}},
 	{Name: "gemini", Title: "Gemini CLI", file: under(".gemini", "settings.json"), keys: []string{"mcpServers"}},
@@ -98,6 +104,18 @@ type Change struct {
 
 // Same says whether the entry is there already.
 func (c Change) Same() bool { return c.Old != nil && bytes.Equal(c.Old, c.New) }
+
+// PlanSkill says what a skill of the agent becomes: the file SKILL.md in a folder of that name. Without one, ok is false.
+func PlanSkill(a Agent, p Places, name string, text []byte) (c Change, ok bool, err error) {
+	if a.skill == nil {
+		return Change{}, false, nil
+	}
+	c = Change{Agent: a, File: filepath.Join(a.skill(p), name, "SKILL.md"), New: text, mode: 0o644}
+	if c.Old, err = os.ReadFile(c.File); errors.Is(err, fs.ErrNotExist) {
+		c.Old, err = nil, nil
+	}
+	return c, true, err
+}
 
 // UnreadableError says that a file is not one that an entry can be put into.
 type UnreadableError struct {

@@ -104,6 +104,7 @@ func TestTOML(t *testing.T) {
 		{"in place of an older one", "a = 1\n[mcp_servers.silk]\ncommand = \"old\"\n\n[mcp_servers.silk.env]\nA = \"1\"\n\n# of b\n[b]\nc = 2\n", "a = 1\n" + entry + "\n# of b\n[b]\nc = 2\n", ""},
 		{"with quotes", "[ \"mcp_servers\" . 'silk' ]\ncommand = \"old\"\n[b]\n", entry + "[b]\n", ""},
 		{"a table in a string", "a = \"\"\"\n[mcp_servers.silk]\n\"\"\"\nb = '''\n[mcp_servers.silk]'''\n", "a = \"\"\"\n[mcp_servers.silk]\n\"\"\"\nb = '''\n[mcp_servers.silk]'''\n\n" + entry, ""},
+		{"quotes in a string", "a = \"\"\"\n\"x\"\"\n[mcp_servers.silk]\n\"\"\"\"\nb = 1\n", "a = \"\"\"\n\"x\"\"\n[mcp_servers.silk]\n\"\"\"\"\nb = 1\n\n" + entry, ""},
 		{"a table in a list", "a = [ # ]\n  [1],\n  \"]\",\n]\n", "a = [ # ]\n  [1],\n  \"]\",\n]\n\n" + entry, ""},
 		{"Windows line ends", "a = 1\r\n", "a = 1\r\n\r\n" + strings.ReplaceAll(entry, "\n", "\r\n"), ""},
 		{"a name that only begins alike", "[mcp_servers.silk2]\na = 1\n[mcp_servers_silk]\n", "[mcp_servers.silk2]\na = 1\n[mcp_servers_silk]\n\n" + entry, ""},
@@ -160,7 +161,7 @@ func FuzzTOML(f *testing.F) {
 
 func TestEntries(t *testing.T) {
 	s := Server{Command: `C:\Program Files\silk "x".exe`, Args: []string{"mcp", "--server", "https://e/"}, Env: map[string]string{"B": "2", "A": "1"}}
-	want := "[mcp_servers.silk]\ncommand = \"C:\\\\Program Files\\\\silk \\\"x\\\".exe\"\nargs = [\"mcp\", \"--server\", \"https://e/\"]\n\n[mcp_servers.silk.env]\n\"A\" = \"1\"\n\"B\" = \"2\"\n"
+	want := "[mcp_servers.silk]\ncommand = \"C:\\\\Program Files\\\\silk \\\"x\\\".exe\"\nargs = [\"mcp\", \"--server\", \"https://e/\"]\ntool_timeout_sec = 130\n\n[mcp_servers.silk.env]\n\"A\" = \"1\"\n\"B\" = \"2\"\n"
 	if got := tomlEntry("mcp_servers", s); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -232,7 +233,7 @@ func TestLinkedFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := os.Symlink(kept, filepath.Join(home, ".claude.json")); err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	a, _ := Named("claude-code")
 	c, err := Plan(a, Places{Home: home, Env: os.Getenv}, server)

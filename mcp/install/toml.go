@@ -20,7 +20,7 @@ func tomlEntry(table string, s Server) string {
 		}
 		b.WriteString(tomlString(a))
 	}
-	b.WriteString("]\n")
+	b.WriteString("]\ntool_timeout_sec = 130\n") // 60 if not said; a run may take 120 s
 	for i, name := range slices.Sorted(maps.Keys(s.Env)) {
 		if i == 0 {
 			fmt.Fprintf(&b, "\n[%s.%s.env]\n", table, Name)

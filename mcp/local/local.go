@@ -22,6 +22,7 @@ import (
 
 	"github.com/silk-sandbox/silk/api"
 	"github.com/silk-sandbox/silk/auth"
+	"github.com/silk-sandbox/silk/handoff"
 	"github.com/silk-sandbox/silk/internal/lockfile"
 	"github.com/silk-sandbox/silk/mcp"
 	"github.com/silk-sandbox/silk/policy"
@@ -259,6 +260,43 @@ func (v *view) Runs(ctx context.Context, most int) ([]api.Run, error) {
 		}
 	}
 	return out, nil
+}
+
+// Handoffs implements mcp.Handoffs.
+func (v *view) Handoffs(ctx context.Context, most int) ([]api.Handoff, error) {
+	list, err := handoff.List(ctx, v.cfg.DB, handoff.Filter{Limit: most})
+	if err != nil {
+		return nil, err
+	}
+	out := []api.Handoff{}
+	for _, e := range list {
+		if _, err := v.entry(ctx, e.Run); err == nil {
+			out = append(out, shown(e))
+		}
+	}
+	return out, nil
+}
+
+// Handoff implements mcp.Handoffs.
+func (v *view) Handoff(ctx context.Context, id string) (api.Handoff, error) {
+	e, err := handoff.Get(ctx, v.cfg.DB, id)
+	if err == nil && e.ID == id {
+		_, err = v.entry(ctx, e.Run)
+	}
+	if errors.Is(err, handoff.ErrNotFound) || errors.As(err, new(*handoff.AmbiguousError)) || err == nil && e.ID != id {
+		err = fmt.Errorf("hand-off %q: %w", id, mcp.ErrNotFound)
+	}
+	return shown(e), err
+}
+
+// shown is a hand-off as a model sees it: why a sink did not take it may name places of the host.
+func shown(e handoff.Entry) api.Handoff {
+	h := e.Handoff
+	h.Deliveries = slices.Clone(h.Deliveries)
+	for i := range h.Deliveries {
+		h.Deliveries[i].Error = ""
+	}
+	return h
 }
 
 func newID() string { return ulid.MustNew(ulid.Now(), rand.Reader).String() }

@@ -43,6 +43,8 @@ export class BlockRun {
   problem = "";
   /** What became of the result, for people. */
   kept = "";
+  /** Whether the user was shown that it waits for the owner. */
+  asked = false;
   /** Whether the result is in the note. */
   written = false;
   /** Its place among equal blocks of its note, when it was started. */
@@ -318,8 +320,10 @@ export class Runner {
   }
 
   #react(run: BlockRun, frame: Frame): void {
-    if (frame.type === "approval" && frame.state === "pending") this.#host.approve(run);
-    if (frame.type === "hello" && frame.state === "pending") this.#host.approve(run);
+    if ((frame.type === "approval" || frame.type === "hello") && frame.state === "pending" && !run.asked) {
+      run.asked = true;
+      this.#host.approve(run);
+    }
     if (frame.type !== "exit") return;
     this.#changed();
     if (!alarming(frame.outcome)) return;

@@ -40,7 +40,7 @@ const file = (page: Page): Promise<string> => page.evaluate((p) => host.file(p) 
 const status = (page: Page, n = 0) => page.locator(".silk-panel .silk-status").nth(n);
 const fence = (code: string, language = "sh"): string => "```" + language + "\n" + code + "\n```\n";
 const press = (page: Page, name: string, n = 0): Promise<void> => page.locator(".silk-panel").nth(n).getByRole("button", { name }).click();
-const until = { timeout: 30_000, interval: 50 };
+const until = { timeout: 10_000, interval: 50 };
 
 describe.each(["edit", "read"] as const)("%s", (how) => {
   test("nothing runs by itself; a click runs, lines arrive while it runs, and the result is put under the block", async () => {
@@ -373,7 +373,7 @@ test("typing in a note with 50 blocks is not slowed down", async () => {
   expect(await withPanels.locator(".silk-panel").count()).toBeGreaterThan(5);
   const at = blocks.indexOf("Text 1\n") + 6;
   const measure = (p: Page): Promise<number> => p.evaluate((a) => host.typing(a, 200), at);
-  const rounds = [];
+  const rounds: (readonly [number, number])[] = [];
   for (let i = 0; i < 5; i++) rounds.push([await measure(plain), await measure(withPanels)] as const);
   const best = (k: 0 | 1): number => Math.min(...rounds.map((r) => r[k]));
   process.stdout.write(`a key stroke: ${(best(0) / 200).toFixed(2)} ms without panels, ${(best(1) / 200).toFixed(2)} ms with\n`);

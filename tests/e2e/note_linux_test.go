@@ -66,7 +66,7 @@ func (v vault) text() string {
 }
 
 // changing are the parts of results that are others each time.
-var changing = regexp.MustCompile(`( · [0-9.]+ (ms|s))?( · run |silk-)[0-9A-Z]{26}`)
+var changing = regexp.MustCompile(`( · [0-9.]+ (ms|s))?( · run |silk-|--run )[0-9A-Z]{26}`)
 
 // TestTour runs all blocks of the example vault, twice, then without times and ids, twice, and takes everything away again.
 func TestTour(t *testing.T) {
@@ -207,6 +207,54 @@ func TestNoteChanges(t *testing.T) {
 	}
 }
 
+// TestNoteBlockIsTakenBack: a block that is taken out of what runs, around its code, is not run though it was there at the start.
+func TestNoteBlockIsTakenBack(t *testing.T) {
+	const first, second = "```sh\ncat /proc/uptime >/dev/null; sleep 2; echo one\n```\n", "```sh {silk timeout=2s}\necho RAN\n```\n"
+	for _, test := range []struct{ name, note, before, after, why string }{
+		{"it is in a comment", first + "\n" + second, second, "%%\n" + second + "%%\n", "it is in a comment"},
+		{"the note says off", "---\nsilk: {timeout: 60s}\n---\n" + first + "\n" + second, "silk: {timeout: 60s}", "silk: nonsense", "silk is a map of attributes, or off"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			v := newVault(t, test.note, "lab:text")
+			cmd := v.command(t.Context(), "note", "run", v.note, "--all")
+			var stderr bytes.Buffer
+			cmd.Stderr = &stderr
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			await(t, func() bool {
+				list, err := v.command(t.Context(), "runs", "ls", "--json").Output()
+				return err == nil && strings.Contains(string(list), `"run"`)
+			})
+			if err := os.WriteFile(v.note, []byte(strings.Replace(test.note, test.before, test.after, 1)), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			var exit *exec.ExitError
+			if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 126 {
+				t.Errorf("the end: %v", err)
+			}
+			if strings.Contains(v.text(), "> RAN") || !strings.Contains(stderr.String(), "not run: ") || !strings.Contains(stderr.String(), test.why) {
+				t.Errorf("%s\n%s", stderr.String(), v.text())
+			}
+		})
+	}
+}
+
+// TestNoteReadOnly: nothing runs whose result could not be put into the note.
+func TestNoteReadOnly(t *testing.T) {
+	v := newVault(t, "```sh\necho\n```\n", "lab:text")
+	if err := os.Chmod(v.note, 0o444); err != nil {
+		t.Fatal(err)
+	}
+	if _, stderr, status := v.verb("run", v.note); status != 125 || !strings.Contains(stderr, "is read-only") {
+		t.Errorf("%d: %s", status, stderr)
+	}
+	if list, err := v.command(t.Context(), "runs", "ls", "--json").Output(); err != nil || strings.Contains(string(list), `"run"`) {
+		t.Errorf("%s, %v", list, err)
+	}
+}
+
 // lockedBuffer is what a program says while it runs.
 type lockedBuffer struct {
 	mu   sync.Mutex
@@ -298,6 +346,33 @@ func TestNoteWatch(t *testing.T) {
 		t.Errorf("the note is\n%s", got)
 	}
 	end(cmd)
+}
+
+// TestNoteHandoff: a result that did not end well leads to the note that explains it.
+func TestNoteHandoff(t *testing.T) {
+	v := newVault(t, "```sh\necho no >&2; exit 4\n```\n", "lab:text")
+	f, err := os.OpenFile(v.config, os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteString("handoffs:\n  sinks: [{name: notes, vault: " + v.dir + "}]\n")
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, stderr, status := v.verb("run", v.note); status != 4 {
+		t.Fatalf("%d %s", status, stderr)
+	}
+	link := regexp.MustCompile(`> silk-sandbox: handed on to .*\[\[(Code_Explainer/[^|]+)\|code_explainer\]\]`).FindStringSubmatch(v.text())
+	if link == nil {
+		t.Fatalf("the note is\n%s", v.text())
+	}
+	if out, err := v.command(t.Context(), "handoffs", "deliver").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	text, err := os.ReadFile(filepath.Join(v.dir, link[1]+".md"))
+	if err != nil || !strings.Contains(string(text), filepath.Base(strings.TrimSuffix(v.note, ".md"))) {
+		t.Errorf("%v: %s", err, text)
+	}
 }
 
 // TestNoteOnServer: the same with blocks that run on a server.

@@ -300,8 +300,12 @@ func TestAPITour(t *testing.T) {
 	}
 	s := newServer(t, "  listen: 127.0.0.1:0\n")
 	s.start()
-	_, rest, _ := strings.Cut(s.log.String(), `"address":"`)
-	address, _, _ := strings.Cut(rest, `"`)
+	address := ""
+	await(t, func() bool { // the socket, which start waits for, is there first
+		_, rest, _ := strings.Cut(s.log.String(), `"address":"`)
+		address, _, _ = strings.Cut(rest, `"`)
+		return address != ""
+	})
 	cmd := exec.CommandContext(t.Context(), "../../examples/api-tour", filepath.Join(s.home, "silk.sock"))
 	cmd.Env = append(os.Environ(), "SILK_ADDRESS="+address)
 	if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("an approved run: ok")) {

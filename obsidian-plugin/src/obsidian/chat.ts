@@ -21,7 +21,7 @@ export function chat(host: PanelHost, owner: Component, root: HTMLElement): void
     }
     if (!host.settings().chat) return;
     for (const el of Array.from(root.querySelectorAll<HTMLElement>(wrapper))) {
-      const code = el.querySelector<HTMLElement>("pre code, pre");
+      const code = el.querySelector<HTMLElement>("pre code") ?? el.querySelector<HTMLElement>("pre");
       if (panels.has(el) || code === null) continue;
       const language = languageOfClass(code) || (el.querySelector(".claudian-code-lang-label")?.textContent ?? "").trim().toLowerCase();
       if (!hasButton(language, host.settings())) continue;

@@ -21,9 +21,8 @@ const startMs = 20_000;
  * undefined if known ones are to be used. Desktop only.
  */
 export async function localServer(silk: string, vault: string, origin: string, known: LocalTokens | undefined, ready: (url: string) => Promise<boolean>): Promise<{ server: LocalServer; tokens: LocalTokens }> {
-  if (!Platform.isDesktopApp) throw new Error("Here is no server of one's own: name one in the settings.");
   if (!Platform.isLinux) throw new Error("The sandbox needs Linux. The settings show how to use it from macOS and Windows.");
-  const [{ spawn, execFile }, fs, os, path] = await Promise.all([import("node:child_process"), import("node:fs"), import("node:os"), import("node:path")]);
+  const { spawn, execFile, fs, os, path } = await node();
   const port = portOf(vault);
   const url = `http://127.0.0.1:${String(port)}`;
   const base = process.env["SILK_HOME"] ?? path.join(os.homedir(), ".local/share/silk");
@@ -44,18 +43,33 @@ export async function localServer(silk: string, vault: string, origin: string, k
   fs.writeFileSync(path.join(home, "obsidian.yaml"), serverConfig(port, origin), { mode: 0o600 });
   const child = spawn(silk, [...args, "serve"], { stdio: ["ignore", "ignore", "pipe"] });
   let said = "";
-  let over = false;
+  const over = new AbortController();
   child.stderr.on("data", (b: Buffer) => (said = (said + b.toString("utf8")).slice(-4000)));
   child.once("error", (err) => {
-    over = true;
+    over.abort();
     said += err.message;
   });
-  child.once("exit", () => (over = true));
-  const server = { url, end: () => void child.kill("SIGTERM") };
-  for (const until = Date.now() + startMs; Date.now() < until && !over; ) {
+  child.once("exit", () => {
+    over.abort();
+  });
+  const end = (): void => {
+    child.kill("SIGTERM");
+  };
+  const server = { url, end };
+  for (const until = Date.now() + startMs; Date.now() < until && !over.signal.aborted; ) {
     if (await ready(url)) return { server, tokens: await makeTokens() };
     await new Promise((done) => window.setTimeout(done, 100));
   }
   server.end();
   throw new Error(`silk did not start: ${said.trim().split("\n").at(-1) ?? ""}`);
+}
+
+/** Node's own modules, which a phone does not have. */
+async function node(): Promise<Pick<typeof import("node:child_process"), "spawn" | "execFile"> & { fs: typeof import("node:fs"); os: typeof import("node:os"); path: typeof import("node:path") }> {
+  if (!Platform.isDesktopApp) throw new Error("Here is no server of one's own: name one in the settings.");
+  if (Platform.isDesktop) {
+    const [{ spawn, execFile }, fs, os, path] = await Promise.all([import("node:child_process"), import("node:fs"), import("node:os"), import("node:path")]);
+    return { spawn, execFile, fs, os, path };
+  }
+  throw new Error("This is no desktop.");
 }

@@ -22,14 +22,15 @@ export default class SilkPlugin extends Plugin {
   #tokens: Record<string, string> = {}; // of a host without a keychain
   #saving: Promise<void> = Promise.resolve();
   readonly #alertListeners = new Set<() => void>();
+  readonly #keys = this.#secrets();
+  readonly #server = new Server(() => this.#stored.settings, this.#keys, vaultPath(this));
 
   override async onload(): Promise<void> {
     const data: unknown = await this.loadData();
     this.#stored = decodeStored(data);
     this.#tokens = tokensOf(data);
     const notes = new Notes(this.app);
-    const secrets = this.#secrets();
-    const server = new Server(() => this.#stored.settings, secrets, vaultPath(this));
+    const [secrets, server] = [this.#keys, this.#server];
     this.register(() => {
       server.end();
     });
@@ -101,9 +102,7 @@ export default class SilkPlugin extends Plugin {
 
   /** The user has enabled the plugin for the first time. */
   override onUserEnable(): void {
-    const secrets = this.#secrets();
-    const server = new Server(() => this.#stored.settings, secrets, vaultPath(this));
-    if (secrets.get("runner") === "") this.#welcome(server);
+    if (this.#keys.get("runner") === "") this.#welcome(this.#server);
   }
 
   override async onExternalSettingsChange(): Promise<void> {
@@ -258,12 +257,21 @@ export default class SilkPlugin extends Plugin {
   #store(change: Partial<Stored>): void {
     this.#stored = { ...this.#stored, ...change };
     const data = { ...this.#stored, ...(hasKeychain(this) ? {} : { tokens: this.#tokens }) };
-    this.#saving = this.#saving.then(() => this.saveData(data)).catch((err: unknown) => void new Notice(`The plugin's data could not be saved: ${messageOf(err)}`));
+    this.#saving = this.#saving.then(() => this.saveData(data)).catch((err: unknown) => {
+      new Notice(`The plugin's data could not be saved: ${messageOf(err)}`);
+    });
   }
 
   #secrets(): Secrets {
     const { secretStorage } = this.app;
-    if (hasKeychain(this)) return { get: (id) => secretStorage.getSecret(`silk-sandbox-${id}`) ?? "", set: (id, secret) => secretStorage.setSecret(`silk-sandbox-${id}`, secret) };
+    if (hasKeychain(this)) {
+      return {
+        get: (id) => secretStorage.getSecret(`silk-sandbox-${id}`) ?? "",
+        set: (id, secret) => {
+          secretStorage.setSecret(`silk-sandbox-${id}`, secret);
+        },
+      };
+    }
     return {
       get: (id) => this.#tokens[id] ?? "",
       set: (id, secret) => {

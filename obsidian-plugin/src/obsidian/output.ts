@@ -77,8 +77,11 @@ function draw(row: HTMLElement, span: Span, colours: boolean): void {
   for (const flag of ["bold", "dim", "italic", "underline", "strike"] as const) if (style[flag] === true) el.addClass(`silk-${flag}`);
   let [fg, bg] = [rgb(style.fg), rgb(style.bg)];
   if (style.inverse === true) [fg, bg] = [bg ?? palette.abyssal, fg ?? palette.ash];
-  if (bg !== undefined) el.setCssProps({ "background-color": bg });
-  if (fg !== undefined || bg !== undefined) el.setCssProps({ color: legible(fg ?? palette.ash, bg ?? palette.abyssal) });
+  if (bg !== undefined) el.setCssProps({ "--silk-bg": bg });
+  if (fg !== undefined || bg !== undefined) {
+    el.addClass("silk-coloured");
+    el.setCssProps({ "--silk-fg": legible(fg ?? palette.ash, bg ?? palette.abyssal) });
+  }
 }
 
 function rgb(colour: Colour | undefined): string | undefined {

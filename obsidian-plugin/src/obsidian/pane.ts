@@ -77,7 +77,7 @@ export class RunsView extends ItemView {
       if (this.#panels.has(run) || this.#live === undefined) continue;
       const el = createDiv({ cls: "silk-item" });
       el.createDiv({ cls: "silk-item-title", text: titleOf(run) });
-      this.#panels.set(run, { panel: new BlockPanel(el, this.#host, { target: () => undefined, run }), el });
+      this.#panels.set(run, { panel: new BlockPanel(el, this.#host, { target: () => undefined, run, looks: true }), el });
       this.#live.prepend(el);
     }
     this.#live?.toggleClass("silk-nothing", runs.length === 0);

@@ -19,6 +19,8 @@ export interface PanelHost {
 export interface PanelOptions {
   /** The block as it is now; undefined if it has gone. */
   readonly target: () => Target | undefined;
+  /** It shows a run, and starts none. */
+  readonly looks?: boolean;
   /** The run that the panel begins with. */
   readonly run?: BlockRun | undefined;
   readonly onRun?: (run: BlockRun | undefined) => void;
@@ -57,6 +59,7 @@ export class BlockPanel {
     };
     this.#status = bar.createSpan({ cls: "silk-status", attr: { role: "status" } });
     this.#out = this.el.createDiv({ cls: "silk-out" });
+    if (options.looks === true) this.#buttons.run.remove();
     if (host.viewer) for (const b of [this.#buttons.run, this.#buttons.stop]) b.remove();
     this.#buttons.run.addEventListener("click", (e) => {
       e.stopPropagation();
@@ -149,10 +152,14 @@ export class BlockPanel {
     const run = this.#run;
     const state = run?.live?.state;
     const busy = run?.busy === true;
+    const focused = this.el.doc.activeElement;
     this.#buttons.run.disabled = busy;
     this.#buttons.stop.disabled = !busy;
     this.#buttons.copy.disabled = run?.live === undefined;
     this.#buttons.clear.disabled = busy;
+    // A button that is switched off would lose the focus to nowhere.
+    if (busy && focused === this.#buttons.run) this.#buttons.stop.focus();
+    if (!busy && focused === this.#buttons.stop) this.#buttons.run.focus();
     const alarmed = run?.problem !== undefined && run.problem !== "";
     const outcome = state?.outcome?.outcome ?? (alarmed ? "error" : "");
     this.el.dataset["outcome"] = busy && outcome === "" ? "busy" : outcome;

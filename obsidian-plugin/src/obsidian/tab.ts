@@ -23,6 +23,10 @@ export class SettingsTab extends PluginSettingTab {
   }
 
   override display(): void {
+    this.#draw();
+  }
+
+  #draw(): void {
     const { containerEl } = this;
     const host = this.#host;
     const s = host.settings();
@@ -148,7 +152,7 @@ export class SettingsTab extends PluginSettingTab {
           .setTooltip(`Forget: ${name}`)
           .onClick(() => {
             this.#host.secrets.set(id, "");
-            this.display();
+            this.#draw();
           }),
       );
   }

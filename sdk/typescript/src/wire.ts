@@ -1,5 +1,5 @@
 import { array, boolean, count, integer, nullable, number, object, oneOf, optional, record, string, unknown, type Decoder, type Shape } from "./decode.js";
-import type { Approval, ApprovalFile, Artifact, AuditEvent, ChannelSummary, FieldError, Image, InputTaken, Limits, MadeToken, NoteBlock, NoteText, Outcome, Page, Preview, Problem, Profile, Run, RunRequest, Session, Ticket, Token, Usage } from "./types.js";
+import type { Approval, ApprovalFile, Artifact, AuditEvent, ChannelSummary, FieldError, Handoff, HandoffChannel, HandoffCode, HandoffContent, HandoffDelivery, HandoffOutcome, HandoffViolation, Image, InputTaken, Limits, MadeToken, NoteBlock, NoteText, Outcome, Page, Preview, Problem, Profile, Run, RunRequest, Session, Ticket, Token, Usage } from "./types.js";
 
 // Decoders of what the server answers. Numbers of which the server may learn new kinds are not narrowed: a kind of outcome that
 // is not known is an error, never taken for ok.
@@ -87,6 +87,93 @@ export const approval = object<Approval>({
   decided_at_ms: optional(integer),
   decided_by: optional(string),
   valid_until_ms: optional(integer),
+});
+
+const handoffReceiver = oneOf("code_explainer", "widow_weaver");
+
+const handoffDelivery = object<HandoffDelivery>({
+  sink: string,
+  state: oneOf("pending", "delivered", "dead", "dropped"),
+  attempts: count,
+  due_at_ms: optional(integer),
+  done_at_ms: optional(integer),
+  error: optional(string),
+});
+
+const handoffCode = object<HandoffCode>({
+  name: string,
+  bytes: count,
+  sha256: optional(string),
+  text: optional(string),
+  b64: optional(string),
+  omitted: optional(string),
+});
+
+const handoffChannel = object<HandoffChannel>({
+  bytes: count,
+  sha256: optional(string),
+  text: optional(string),
+  b64: optional(string),
+  omitted_bytes: optional(count),
+  tail: optional(string),
+  tail_b64: optional(string),
+});
+
+const handoffOutcome = object<HandoffOutcome>({
+  outcome: oneOf("ok", "failed", "timeout", "oom", "violated", "denied", "canceled", "error"),
+  reason: optional(string),
+  message: optional(string),
+  exit_code: optional(integer),
+  signal: optional(integer),
+  phase: optional(string),
+  rule: optional(string),
+  flags: record(integer),
+  wall_ms: integer,
+});
+
+const handoffViolation = object<HandoffViolation>({
+  rule: string,
+  ended: boolean,
+  syscall: optional(string),
+  argument: optional(string),
+  count,
+});
+
+const handoffContent = object<HandoffContent>({
+  schema: oneOf("silk.handoff/v1"),
+  handoff: string,
+  receiver: handoffReceiver,
+  receivers: array(string),
+  created_at_ms: integer,
+  run: string,
+  name: string,
+  profile: string,
+  client: string,
+  command: optional(string),
+  driver: optional(string),
+  image: optional(string),
+  started_at_ms: integer,
+  ended_at_ms: integer,
+  language: optional(string),
+  code: optional(handoffCode),
+  log: object({ stdout: handoffChannel, stderr: handoffChannel }),
+  outcome: handoffOutcome,
+  violations: array(handoffViolation),
+  note: optional(string),
+  block: optional(string),
+});
+
+export const handoff = object<Handoff>({
+  handoff: string,
+  run: string,
+  receiver: handoffReceiver,
+  outcome: string,
+  state: oneOf("open", "pending", "delivered", "dead", "acked"),
+  created_at_ms: integer,
+  acked_at_ms: optional(integer),
+  acked_by: optional(string),
+  deliveries: array(handoffDelivery),
+  content: optional(handoffContent),
 });
 
 const limits = object<Limits>({

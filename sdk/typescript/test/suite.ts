@@ -384,6 +384,26 @@ export const cases: Case[] = [
     },
   },
   {
+    name: "what fails is handed on, with its code and where that is from, and taken once",
+    async run(w) {
+      const client = w.client();
+      const code = `echo out; exit 3 # ${crypto.randomUUID()}`;
+      const { run } = await client.createRun({ language: "sh", code, note: "Lab/Tour.md", block: "1" });
+      await text(client.watch(run));
+      const all: string[] = [];
+      for await (const h of client.listHandoffs({ run })) all.push(h.receiver);
+      equal(all.sort(), ["code_explainer", "widow_weaver"], "receivers");
+      const page = await client.listHandoffsPage({ run, receiver: "code_explainer" });
+      const id = page.items[0]?.handoff ?? "";
+      const { state, content } = await client.getHandoff(id);
+      equal([state, content?.code?.text, content?.log.stdout.text, content?.outcome.exit_code, content?.note, content?.block], ["open", code, "out\n", 3, "Lab/Tour.md", "1"], "content");
+      await problem(client.retryHandoff(id), 409, "no-sink");
+      equal((await client.ackHandoff(id)).state, "acked", "state");
+      equal((await client.ackHandoff(id)).acked_by, (await client.getHandoff(id)).acked_by, "who took it");
+      await problem(client.getHandoff("01KB0000000000000000000000"), 404, "not-found");
+    },
+  },
+  {
     name: "the owner approves what a runner asks for beyond its profile",
     async run(w) {
       const [client, owner] = [w.client(), w.client("owner")];
