@@ -7,7 +7,8 @@ export SILK_HOME ?= $(CURDIR)/.silk
 IMAGES      ?= lab:text lab:python lab:node lab:repo
 VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 BUILD       := $(GO) build -trimpath -buildvcs=false
-EMBED       := driver/gvisor/sentrybin/files
+SENTRY      := driver/gvisor/sentrybin/files/silk-sentry
+GATEWAY     := egress/process/files/silk-gateway
 # $(call images,TAG...) builds those that are missing or older than what makes them: compat:x is tests/compat/x.yaml.
 images = @for i in $(1); do t=$$SILK_HOME/images/tags/$$i; f=; [[ $$i = lab:* ]] || f=tests/$${i/:/\/}.yaml; [ -f $$t ] && \
   [ -z "$$(find image $$f -name '*_test.go' -o -type f -newer $$t -print -quit)" ] || bin/silk image build $${f:+-f} $${f:-$$i}; done
@@ -25,8 +26,8 @@ demo: build ## build silk and three images, run the examples in sandboxes
 build: ## build bin/silk with its sandbox kernel inside, and lab:text (the first build takes minutes)
 	driver/gvisor/patches/apply bin/gvisor
 	$(BUILD) -modfile=bin/gvisor.mod -ldflags '-s -w' -o bin/silk-sentry ./cmd/silk-sentry
-	install -m 0755 bin/silk-sentry $(EMBED)/silk-sentry
-	sha256sum bin/silk-sentry | cut -d' ' -f1 > $(EMBED)/silk-sentry.sha256
+	$(BUILD) -modfile=bin/gvisor.mod -ldflags '-s -w' -o bin/silk-gateway ./cmd/silk-gateway
+	@for f in $(SENTRY) $(GATEWAY); do install -m 0755 bin/$${f##*/} $$f; sha256sum < $$f | cut -d' ' -f1 > $$f.sha256; done
 	$(BUILD) -ldflags '-s -w' -o bin/silk-attack ./cmd/silk-attack
 	gzip -9nc bin/silk-attack > selftest/files/silk-attack.gz
 	$(BUILD) -ldflags '-s -w -X main.version=$(VERSION)' -o bin/silk ./cmd/silk
@@ -101,5 +102,5 @@ release: check test deb ## everything, plus known vulnerabilities (needs network
 	$(GO) tool -modfile=tools/go.mod govulncheck ./...
 	cd dist && sha256sum *.deb > SHA256SUMS
 clean: ## remove what make built; images in .silk stay
-	rm -rf bin dist $(EMBED)/silk-sentry* selftest/files/*.gz
+	rm -rf bin dist $(SENTRY)* $(GATEWAY)* selftest/files/*.gz
 .PHONY: $(shell sed -n 's/^\([a-z0-9-]*\):.*/\1/p' Makefile)

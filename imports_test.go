@@ -12,7 +12,11 @@ const module = "github.com/silk-sandbox/silk"
 // mayImport is the architecture: each package and the packages of this module it may use directly, besides internal/.
 // A package that is missing uses none; "*" is any. A new arrow needs a line here and a reason in its commit.
 var mayImport = map[string]string{
-	"policy":               "profile",
+	"policy":               "egress profile", // egress: what a rule is, and which addresses are the public internet's
+	"profile":              "egress",         // hosts of an allow-list are parsed where they are read
+	"egress/gateway":       "egress",
+	"egress/process":       "egress",
+	"cmd/silk-gateway":     "egress/gateway",
 	"audit":                "store",
 	"record":               "store watch", // a violation's record has what was seen before it
 	"store/postgres":       "store",
@@ -28,15 +32,15 @@ var mayImport = map[string]string{
 	"driver":               "watch",                                                                                    // what was seen in a sandbox is a part of how it ended
 	"driver/gvisor/wire":   "driver driver/rules watch",
 	"driver/gvisor/sentry": "driver driver/rules driver/gvisor/wire watch", // watch: the records that the guard writes
-	"run":                  "alert audit driver driver/rules image policy profile record store watch workspace",
-	"handoff":              "api record run store",                                                   // the ends of runs, in the form that receivers and clients get them, into the store
-	"serve":                "api approval auth broker handoff policy profile queue record run store", // the way of a run of somebody else, from request to exit frame
-	"note":                 "profile",                                                                // the languages of fences, and what limits may look like
-	"httpapi":              "api approval audit auth broker handoff note queue serve store",          // a door: it translates, and turns the errors of these into answers
-	"mcp":                  "api auth client policy profile",                                         // a door, whose engine is a server's
-	"mcp/local":            "api auth handoff mcp policy record run serve store",                     // or this host's, by the translation that the service has
-	"telemetry":            "run serve",                                                              // the lives of runs, told to others
-	"serve/servetest":      "*",                                                                      // wiring, as in cmd/silk, for tests
+	"run":                  "alert audit driver driver/rules egress image policy profile record store watch workspace",
+	"handoff":              "api record run store",                                                          // the ends of runs, in the form that receivers and clients get them, into the store
+	"serve":                "api approval auth broker egress handoff policy profile queue record run store", // the way of a run of somebody else, from request to exit frame
+	"note":                 "profile",                                                                       // the languages of fences, and what limits may look like
+	"httpapi":              "api approval audit auth broker handoff note queue serve store",                 // a door: it translates, and turns the errors of these into answers
+	"mcp":                  "api auth client policy profile",                                                // a door, whose engine is a server's
+	"mcp/local":            "api auth handoff mcp policy record run serve store",                            // or this host's, by the translation that the service has
+	"telemetry":            "run serve",                                                                     // the lives of runs, told to others
+	"serve/servetest":      "*",                                                                             // wiring, as in cmd/silk, for tests
 	"watch/bpf":            "watch",
 	"selftest":             "driver/rules policy profile", // rules: what must come of an attack follows from the rule's action
 	"queue":                "store",                       // the rows of what was accepted
@@ -52,12 +56,12 @@ var mayImport = map[string]string{
 // of a sandbox, and everything that imports them takes minutes to build, so the list is short on purpose. The last ones
 // are a generator that runs at `make generate`, and its format.
 var mayLink = []string{
-	"cmd/silk-sentry", "driver/gvisor/sentry", "driver/gvisor/internal/*",
+	"cmd/silk-sentry", "driver/gvisor/sentry", "driver/gvisor/internal/*", "cmd/silk-gateway", "egress/gateway",
 }
 
 // maySyscall are the folders that speak to the kernel themselves; all others go through them.
 // silk-attack makes the calls that a sandbox must refuse.
-var maySyscall = []string{"internal/*", "driver/*", "watch/bpf", "bench", "cmd/silk-attack"}
+var maySyscall = []string{"internal/*", "driver/*", "egress/*", "watch/bpf", "bench", "cmd/silk-attack"}
 
 func TestImports(t *testing.T) {
 	for pkg, imports := range list(t, `{{.ImportPath}} {{join .Imports " "}}`, "./...") {

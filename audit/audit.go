@@ -39,6 +39,7 @@ const (
 	SandboxError      Name = "sandbox_error"      // intentId, profile, outcome (a run.Kind), error, exitCode (absent on timeout)
 	SecurityViolation Name = "security_violation" // intentId, type, details
 	PolicyDenied      Name = "policy_denied"      // intentId, rule, count, acts: what a rule refused with an errno; the first few acts
+	NetworkDecision   Name = "network_decision"   // intentId, kind (tcp, udp, dns), host, port, allowed, count; rule and reason if refused; addr, sent, taken, durationMs if allowed
 	MonitorDrop       Name = "monitor_drop"       // intentId, source, count: events that were seen and not delivered
 	OutputTruncated   Name = "output_truncated"   // intentId, channel, bytes, kept
 	HostRecovered     Name = "host_recovered"     // intentId, details: the end of the run was not recorded when it ended

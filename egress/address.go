@@ -79,3 +79,16 @@ func Special(a netip.Addr) string {
 	}
 	return ""
 }
+
+// SpecialPrefix is [Special] of a range: what all of its addresses are together; "" where they are none, or differ.
+func SpecialPrefix(p netip.Prefix) string {
+	if p.IsSingleIP() {
+		return Special(p.Addr())
+	}
+	for _, s := range special {
+		if s.prefix.Bits() <= p.Bits() && s.prefix.Contains(p.Addr()) {
+			return s.what
+		}
+	}
+	return ""
+}

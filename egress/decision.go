@@ -20,23 +20,3 @@ type Decision struct {
 	Lasted  time.Duration `json:"lasted_ns"`
 	Count   int           `json:"count"` // how often the same was refused since it was last told; 1 at first
 }
-
-// Order is what a gateway process is told of one sandbox; the sandbox's link is the descriptor beside it.
-type Order struct {
-	ID          string                `json:"id"`
-	Open        bool                  `json:"open,omitempty"`
-	Rules       []string              `json:"rules"`
-	Hosts       map[string]netip.Addr `json:"hosts,omitempty"`
-	Targets     []string              `json:"targets,omitempty"`
-	Connections int                   `json:"connections,omitempty"` // see package gateway; 0 is its default
-	Bytes       int64                 `json:"bytes,omitempty"`
-}
-
-// Report is what a gateway process says. The last one of a sandbox says that it has ended.
-type Report struct {
-	ID       string    `json:"id"`
-	Ready    bool      `json:"ready,omitempty"` // packets are served
-	Decision *Decision `json:"decision,omitempty"`
-	Ended    bool      `json:"ended,omitempty"`
-	Error    string    `json:"error,omitempty"` // of the end
-}

@@ -162,3 +162,30 @@ func (r Rule) Names(name string) bool {
 	}
 	return name == r.Name
 }
+
+// Covers says whether whatever o lets through, r does too.
+func (r Rule) Covers(o Rule) bool {
+	switch {
+	case r.Port != o.Port, r.Protocol != o.Protocol && r.Protocol != TCP && (r.Protocol != Any || o.Protocol == TCP):
+		return false
+	case r.Prefix.IsValid():
+		return r.Reaches(o)
+	case r.Below:
+		return strings.HasSuffix(o.Name, "."+r.Name) || o.Below && o.Name == r.Name
+	}
+	return !o.Below && o.Name == r.Name
+}
+
+// Reaches says whether r has all addresses of o, with its port.
+func (r Rule) Reaches(o Rule) bool {
+	return r.Prefix.IsValid() && o.Prefix.IsValid() && r.Port == o.Port && r.Prefix.Bits() <= o.Prefix.Bits() && r.Prefix.Contains(o.Prefix.Addr())
+}
+
+// Target is a rule with addresses as the owner's configuration has it among targets: CIDR:port.
+func (r Rule) Target() string {
+	host := r.Prefix.String()
+	if r.Prefix.Addr().Is6() {
+		host = "[" + host + "]"
+	}
+	return host + ":" + strconv.Itoa(int(r.Port))
+}

@@ -89,3 +89,51 @@ func TestRuleNames(t *testing.T) {
 		}
 	}
 }
+
+func TestCovers(t *testing.T) {
+	for _, test := range []struct {
+		rule, other string
+		want        bool
+	}{
+		{"a.org:443", "a.org:443", true},
+		{"a.org:443", "tls:a.org:443", true},
+		{"a.org:443", "http:a.org:443", true},
+		{"a.org:443", "tcp:a.org:443", false},
+		{"tcp:a.org:443", "tcp:a.org:443", true},
+		{"tcp:a.org:443", "a.org:443", true},
+		{"tls:a.org:443", "a.org:443", false},
+		{"tls:a.org:443", "http:a.org:443", false},
+		{"a.org:443", "a.org:80", false},
+		{"a.org:443", "b.a.org:443", false},
+		{"*.a.org:443", "b.a.org:443", true},
+		{"*.a.org:443", "a.org:443", false},
+		{"*.a.org:443", "xa.org:443", false},
+		{"*.a.org:443", "*.a.org:443", true},
+		{"*.a.org:443", "*.b.a.org:443", true},
+		{"*.b.a.org:443", "*.a.org:443", false},
+		{"b.a.org:443", "*.a.org:443", false},
+		{"10.0.0.0/8:80", "10.1.0.0/16:80", true},
+		{"10.0.0.0/8:80", "10.1.2.3:80", true},
+		{"10.1.0.0/16:80", "10.0.0.0/8:80", false},
+		{"10.0.0.0/8:80", "10.1.2.3:81", false},
+		{"0.0.0.0/0:80", "[2001:db8::1]:80", false},
+		{"a.org:80", "10.1.2.3:80", false},
+		{"10.0.0.0/8:80", "tcp:a.org:80", false},
+	} {
+		rules := rulesOf(t, test.rule, test.other)
+		if got := rules[0].Covers(rules[1]); got != test.want {
+			t.Errorf("%s covers %s: %t, want %t", test.rule, test.other, got, test.want)
+		}
+	}
+}
+
+func TestSpecialPrefix(t *testing.T) {
+	for prefix, want := range map[string]string{
+		"10.0.0.0/8": "a private address", "10.2.0.0/16": "a private address", "0.0.0.0/0": "", "93.184.0.0/16": "", "8.0.0.0/6": "",
+		"127.0.0.1/32": "a loopback address", "fd00::/8": "a private address", "2000::/3": "", "169.254.0.0/16": "a link-local address",
+	} {
+		if got := SpecialPrefix(netip.MustParsePrefix(prefix)); got != want {
+			t.Errorf("%s: %q, want %q", prefix, got, want)
+		}
+	}
+}

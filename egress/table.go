@@ -103,22 +103,21 @@ func (t *Table) Destination(at netip.AddrPort) (Target, error) {
 	if name, ok := t.Name(addr); ok {
 		return t.named(name, port)
 	}
-	var protocols []Protocol
-	for _, r := range t.cfg.Rules {
-		if r.Prefix.IsValid() && r.Prefix.Contains(addr) && r.Port == port {
-			protocols = append(protocols, r.Protocol)
-		}
-	}
 	target := Target{Addr: addr, Port: port, Protocol: TCP}
-	switch what := t.special(addr); {
-	case len(protocols) > 0:
-		return target, nil
-	case t.cfg.Open && what == "":
-		return target, nil
-	case t.cfg.Open:
-		return Target{}, refuse(RefusedAddress, "%s is %s", addr, what)
+	if !t.cfg.Open && !has(t.cfg.Rules, addr, port) {
+		return Target{}, refuse(RefusedAddress, "no rule has the address %s with port %d", addr, port)
 	}
-	return Target{}, refuse(RefusedAddress, "no rule has the address %s with port %d", addr, port)
+	if err := t.check(target, addr); err != nil {
+		return Target{}, refuse(RefusedAddress, "%v", err)
+	}
+	return target, nil
+}
+
+// has says whether a rule with addresses has this one. Port 0, of a look-up, is any.
+func has(rules []Rule, addr netip.Addr, port uint16) bool {
+	return slices.ContainsFunc(rules, func(r Rule) bool {
+		return r.Prefix.IsValid() && r.Prefix.Contains(addr) && (r.Port == port || port == 0)
+	})
 }
 
 // named is the target behind a name that was looked up.
@@ -189,28 +188,19 @@ func (t *Table) Addresses(ctx context.Context, target Target) ([]netip.AddrPort,
 	return nil, fmt.Errorf("resolve %s: it has no address", target.Name)
 }
 
-// check says whether a name may lead to an address.
+// check says whether a target may be at an address: it is of the public internet, or the owner's.
 func (t *Table) check(target Target, addr netip.Addr) error {
+	addr = addr.Unmap()
 	what := t.special(addr)
-	if what == "" {
+	if what == "" || has(t.cfg.Owner.Targets, addr, target.Port) {
 		return nil
 	}
-	for _, r := range t.cfg.Owner.Targets {
-		if r.Prefix.IsValid() && r.Prefix.Contains(addr.Unmap()) && r.Port == target.Port {
-			return nil
-		}
+	where := addr.String() + " is"
+	if target.Name != "" {
+		where = fmt.Sprintf("%s leads to %s, which is", target.Name, addr)
 	}
-	line := Rule{Prefix: netip.PrefixFrom(addr.Unmap(), addr.Unmap().BitLen()), Port: target.Port}
-	return fmt.Errorf("%s leads to %s, which is %s; egress: targets: [%q] in the configuration allows it", target.Name, addr.Unmap(), what, targetLine(line))
-}
-
-// targetLine is a rule as the configuration's targets have it.
-func targetLine(r Rule) string {
-	host := r.Prefix.String()
-	if r.Prefix.Addr().Is6() {
-		host = "[" + host + "]"
-	}
-	return fmt.Sprintf("%s:%d", host, r.Port)
+	line := Rule{Prefix: netip.PrefixFrom(addr, addr.BitLen()), Port: target.Port}
+	return fmt.Errorf("%s %s; egress: targets: [%q] in the configuration allows it", where, what, line.Target())
 }
 
 // special is [Special], for this host.

@@ -139,7 +139,7 @@ func TestAllowListAnswersItsNamesOnly(t *testing.T) {
 
 func TestDestination(t *testing.T) {
 	w := &world{names: map[string][]string{"public.example": {"93.184.215.14"}, "inside.example": {"10.0.0.1"}}}
-	table := New(Config{Rules: rulesOf(t, "a.example:443", "tls:b.example:443", "http:b.example:80", "tcp:c.example:22", "*.d.example:443", "192.0.2.0/24:5432", "[2001:db8::1]:80"), Resolve: w.resolve})
+	table := New(Config{Rules: rulesOf(t, "a.example:443", "tls:b.example:443", "http:b.example:80", "tcp:c.example:22", "*.d.example:443", "192.0.2.0/24:5432", "[2001:db8::1]:80", "0.0.0.0/0:7"), Resolve: w.resolve, Owner: Owner{Targets: rulesOf(t, "192.0.2.0/24:5432", "[2001:db8::1]:80")}})
 	open := New(Config{Open: true, Rules: rulesOf(t, "tls:b.example:443"), Own: []netip.Addr{netip.MustParseAddr("93.184.215.99")}, Resolve: w.resolve})
 	at := func(table *Table, name string, port uint16) netip.AddrPort {
 		if a, err := netip.ParseAddr(name); err == nil {
@@ -163,6 +163,9 @@ func TestDestination(t *testing.T) {
 		{table, "192.0.2.9", 5432, Target{Addr: netip.MustParseAddr("192.0.2.9"), Port: 5432, Protocol: TCP}, ""},
 		{table, "::ffff:192.0.2.9", 5432, Target{Addr: netip.MustParseAddr("192.0.2.9"), Port: 5432, Protocol: TCP}, ""},
 		{table, "192.0.2.9", 5433, Target{}, RefusedAddress},
+		{table, "93.184.215.14", 7, Target{Addr: netip.MustParseAddr("93.184.215.14"), Port: 7, Protocol: TCP}, ""}, // of a rule that is wider than the internet
+		{table, "10.0.0.1", 7, Target{}, RefusedAddress},
+		{table, "169.254.169.254", 7, Target{}, RefusedAddress},
 		{table, "2001:db8::1", 80, Target{Addr: netip.MustParseAddr("2001:db8::1"), Port: 80, Protocol: TCP}, ""},
 		{table, "93.184.215.14", 443, Target{}, RefusedAddress},
 		{table, "198.18.0.1", 53, Target{}, RefusedAddress},

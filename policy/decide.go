@@ -20,6 +20,7 @@ const (
 	RuleDisk      = "disk" // workspace, /tmp and /dev/shm
 	RuleOutput    = "output"
 	RuleNetwork   = "network"
+	RuleSecret    = "secret"
 	RuleMount     = "mount"
 	RuleSpawn     = "spawn"
 	RuleIsolation = "isolation"

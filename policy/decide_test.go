@@ -28,6 +28,22 @@ func plainRequest() Request { return Request{Client: ClientAPI, Args: []string{"
 func TestDecide(t *testing.T) {
 	open := small
 	open.Network = "loopback"
+	listed := small
+	listed.Network, listed.Hosts, listed.OnRefused = "allowlist", []string{"api.example:443", "*.cdn.example:443"}, "kill"
+	wantHosts := func(hosts ...string) func(*testing.T, Plan) {
+		return func(t *testing.T, p Plan) {
+			if !slices.Equal(p.Hosts, hosts) || (p.Egress != nil) != (len(hosts) > 0) {
+				t.Errorf("hosts %q, egress %+v, want %q", p.Hosts, p.Egress, hosts)
+			}
+		}
+	}
+	wantTargets := func(targets ...string) func(*testing.T, Plan) {
+		return func(t *testing.T, p Plan) {
+			if !slices.Equal(p.Egress.Targets, targets) {
+				t.Errorf("targets %q, want %q", p.Egress.Targets, targets)
+			}
+		}
+	}
 	code := func(name, text string) *Code { return &Code{Name: name, Bytes: []byte(text), SHA256: "0"} }
 	store := Grants{Stores: []string{"/srv/data"}}
 	mount := func(src, dst string) func(*Request) {
@@ -97,19 +113,43 @@ func TestDecide(t *testing.T) {
 		{name: "loopback by the invoker", change: func(r *Request) { r.Client = ClientCLI; r.Network = "loopback" }, text: "network loopback (invoker)"},
 		{name: "loopback over the API", change: func(r *Request) { r.Network = "loopback" }, rule: RuleApproval, text: "approval needed for network loopback"},
 		{name: "loopback over MCP", change: func(r *Request) { r.Client = ClientMCP; r.Network = "loopback" }, rule: RuleNetwork},
-		{name: "allow is not widened silently", change: func(r *Request) { r.Client = ClientCLI; r.Network = "allow" }, rule: RuleNetwork, text: "no egress gateway"},
-		{name: "allow with any approval", change: func(r *Request) { r.Client = ClientCLI; r.Network = "allow"; r.Approve = "x" }, rule: RuleNetwork},
-		{name: "hosts cannot be kept to", change: func(r *Request) { r.Client = ClientCLI; r.Hosts = []string{"example.org:443"} }, rule: RuleNetwork, text: "no egress gateway"},
+		{name: "allow is not widened silently", change: func(r *Request) { r.Client = ClientCLI; r.Network = "allow" }, rule: RuleApproval, text: "approval needed for network allow"},
+		{name: "allow with any approval", change: func(r *Request) { r.Client = ClientCLI; r.Network = "allow"; r.Approve = "x" }, rule: RuleApproval, text: "not for this plan"},
+		{name: "allow over MCP", change: func(r *Request) { r.Client = ClientMCP; r.Network = "allow" }, rule: RuleNetwork},
+		{name: "a host by the invoker", change: func(r *Request) { r.Client = ClientCLI; r.Hosts = []string{"Example.org.:443"} }, text: "network example.org:443 (invoker)", inspect: wantHosts("example.org:443")},
+		{name: "a host over the API", change: func(r *Request) { r.Hosts = []string{"example.org:443"} }, rule: RuleApproval, text: "network example.org:443, where profile small allows network deny"},
+		{name: "the same host twice", change: func(r *Request) { r.Client = ClientCLI; r.Hosts = []string{"a.org:443", "A.org:443"} }, inspect: wantHosts("a.org:443")},
+		{name: "a host of the owner's grants", change: func(r *Request) { r.Client = ClientMCP; r.Hosts = []string{"tls:a.example.org:443"} }, owner: Grants{Hosts: []string{"*.example.org:443"}}, text: "network tls:a.example.org:443 (config)"},
+		{name: "a port beyond the owner's grants", change: func(r *Request) { r.Client = ClientMCP; r.Hosts = []string{"a.example.org:80"} }, owner: Grants{Hosts: []string{"*.example.org:443"}}, rule: RuleNetwork},
+		{name: "a protocol beyond the owner's grants", change: func(r *Request) { r.Client = ClientMCP; r.Hosts = []string{"tcp:a.example.org:443"} }, owner: Grants{Hosts: []string{"*.example.org:443"}}, rule: RuleNetwork},
+		{name: "the name above the owner's grants", change: func(r *Request) { r.Client = ClientMCP; r.Hosts = []string{"example.org:443"} }, owner: Grants{Hosts: []string{"*.example.org:443"}}, rule: RuleNetwork},
+		{name: "the profile's own hosts", prof: &listed, change: func(r *Request) { r.Client = ClientMCP }, inspect: wantHosts("api.example:443", "*.cdn.example:443")},
+		{name: "some of the profile's own hosts", prof: &listed, change: func(r *Request) { r.Client = ClientMCP; r.Hosts = []string{"x.cdn.example:443"} }, inspect: wantHosts("x.cdn.example:443")},
+		{name: "deny under a profile with hosts", prof: &listed, change: func(r *Request) { r.Client = ClientMCP; r.Network = "deny" }, inspect: wantHosts()},
+		{name: "a private address over the API", change: func(r *Request) { r.Hosts = []string{"10.1.2.3:80"} }, rule: RuleNetwork, text: `targets: ["10.1.2.3/32:80"]`},
+		{name: "a private range over the API", change: func(r *Request) { r.Hosts = []string{"10.0.0.0/8:80"} }, rule: RuleNetwork, text: "a private address"},
+		{name: "a private address that is a target", change: func(r *Request) { r.Hosts = []string{"10.1.2.3:80"} }, owner: Grants{Targets: []string{"10.0.0.0/8:80"}}, rule: RuleApproval},
+		{name: "a private address with another port than the target's", change: func(r *Request) { r.Hosts = []string{"10.1.2.3:81"} }, owner: Grants{Targets: []string{"10.0.0.0/8:80"}}, rule: RuleNetwork},
+		{name: "the metadata address over the API", change: func(r *Request) { r.Hosts = []string{"169.254.169.254:80"} }, rule: RuleNetwork, text: "the metadata service"},
+		{name: "a private address by the invoker", change: func(r *Request) { r.Client = ClientCLI; r.Hosts = []string{"10.1.2.3:80"} }, inspect: wantTargets("10.1.2.3/32:80")},
+		{name: "the whole internet by the invoker is no target", change: func(r *Request) { r.Client = ClientCLI; r.Hosts = []string{"0.0.0.0/0:80"} }, inspect: wantTargets()},
+		{name: "a loopback address", change: func(r *Request) { r.Client = ClientCLI; r.Hosts = []string{"127.0.0.1:80"} }, unread: true, text: "is the sandbox's own; give this host's a name"},
+		{name: "addresses of names that the plan has", change: func(r *Request) { r.Client = ClientCLI; r.Hosts = []string{"a.test:80"} }, owner: Grants{Addrs: map[string]string{"a.test": "127.0.0.1", "b.test": "127.0.0.2"}}, inspect: func(t *testing.T, p Plan) {
+			if len(p.Egress.Addrs) != 1 || p.Egress.Addrs["a.test"] != "127.0.0.1" {
+				t.Errorf("%v", p.Egress.Addrs)
+			}
+		}},
+		{name: "local-fork is loopback", change: func(r *Request) { r.Client = ClientCLI; r.Network = "local-fork" }, text: "network local-fork (invoker)"},
 		{name: "hosts over MCP without grant", change: func(r *Request) { r.Client = ClientMCP; r.Hosts = []string{"example.org:443"} }, rule: RuleNetwork, text: "network example.org:443 is beyond"},
 		{name: "host without port", change: func(r *Request) { r.Hosts = []string{"example.org"} }, unread: true, text: `host "example.org" has no port`},
 		{name: "host with scheme", change: func(r *Request) { r.Hosts = []string{"https://example.org:443"} }, unread: true},
 		{name: "host with bad port", change: func(r *Request) { r.Hosts = []string{"example.org:0"} }, unread: true},
-		{name: "wildcard host", change: func(r *Request) { r.Hosts = []string{"*.example.org:443"} }, unread: true},
+		{name: "everything below a top-level name", change: func(r *Request) { r.Hosts = []string{"*.org:443"} }, unread: true, text: "would be everything below .org"},
 		{name: "IPv6 host without brackets", change: func(r *Request) { r.Hosts = []string{"::1:80"} }, unread: true},
 		{name: "IPv6 host with a zone", change: func(r *Request) { r.Hosts = []string{"[fe80::1%eth0]:80"} }, unread: true},
 		{name: "host with a label of 64 letters", change: func(r *Request) { r.Hosts = []string{strings.Repeat("a", 64) + ".org:80"} }, unread: true},
 		{name: "host of 255 letters", change: func(r *Request) { r.Hosts = []string{strings.Repeat("a.", 127) + "b:80"} }, unread: true},
-		{name: "IPv6 host in brackets", change: func(r *Request) { r.Client = ClientCLI; r.Hosts = []string{"tcp:[2001:db8::1]:80"} }, rule: RuleNetwork},
+		{name: "IPv6 host in brackets", change: func(r *Request) { r.Client = ClientCLI; r.Hosts = []string{"tcp:[2001:db8::1]:80"} }, inspect: wantTargets("[2001:db8::1/128]:80")},
 		{name: "hosts beside deny", change: func(r *Request) { r.Network = "deny"; r.Hosts = []string{"example.org:443"} }, unread: true, text: "takes no hosts"},
 		{name: "allowlist without hosts", change: func(r *Request) { r.Network = "allowlist" }, unread: true},
 		{name: "unknown network", change: func(r *Request) { r.Network = "open" }, unread: true, text: `network "open" is not one of`},
@@ -411,7 +451,7 @@ func ExampleDecide() {
 	plan, err := Decide(req, prof, Grants{})
 	fmt.Println(plan.Args, plan.Network, profile.FormatBytes(plan.Limits.MemoryBytes), err)
 	// Output:
-	// denied by rule network: the internet cannot be reached: this version has no egress gateway, and nothing but loopback can be kept inside without one; ask for network deny or loopback
+	// denied by rule network: network allow is beyond what this door may ask for; ask for the hosts that are needed
 	// [python3 main.py] deny 512MiB <nil>
 }
 
@@ -421,6 +461,7 @@ func TestWords(t *testing.T) {
 	for name, change := range map[string]func(*Request){
 		"the internet": func(r *Request) { r.Network = "allow" },
 		"hosts":        func(r *Request) { r.Network, r.Hosts = "allowlist", []string{"example.org:443"} },
+		"an address":   func(r *Request) { r.Network, r.Hosts = "allowlist", []string{"10.0.0.1:443"} },
 		"a compiler":   func(r *Request) { r.Args, r.Code, r.Language, r.NoSpawn = nil, compiled, "go", true },
 		"a microVM":    func(r *Request) { r.Isolation = "microvm" },
 		"a mount":      func(r *Request) { r.Mounts = []Mount{{"/srv/x", "x"}} },
@@ -432,7 +473,7 @@ func TestWords(t *testing.T) {
 			_, err := Decide(req, small, Grants{})
 			var denial *Denial
 			if !errors.As(err, &denial) {
-				if client == ClientCLI { // the invoker grants a mount
+				if client == ClientCLI { // the invoker grants a mount, and hosts
 					continue
 				}
 				t.Fatalf("%s by %s: %v", name, client, err)
@@ -441,7 +482,7 @@ func TestWords(t *testing.T) {
 				if flag := strings.Contains(d.Fix, "--"); d.Fix == "" || flag && client != ClientCLI {
 					t.Errorf("%s by %s: %q", name, client, d.Fix)
 				}
-				if name != "a microVM" && name != "a mount" && client == ClientCLI && !strings.Contains(d.Fix, "--") {
+				if name != "a microVM" && name != "a mount" && d.Rule != RuleApproval && client == ClientCLI && !strings.Contains(d.Fix, "--") {
 					t.Errorf("%s by %s names no flag: %q", name, client, d.Fix)
 				}
 			}

@@ -2,21 +2,20 @@ package policy
 
 import (
 	"fmt"
-	"net/netip"
+	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
+	"github.com/silk-sandbox/silk/egress"
 	"github.com/silk-sandbox/silk/profile"
 )
 
 // width orders the network modes from the narrowest on.
-var width = map[string]int{profile.NetworkDeny: 0, profile.NetworkLoopback: 1, profile.NetworkAllowlist: 2, profile.NetworkAllow: 3}
+var width = map[string]int{
+	profile.NetworkDeny: 0, profile.NetworkLoopback: 1, profile.NetworkLocalFork: 1, profile.NetworkAllowlist: 2, profile.NetworkAllow: 3,
+}
 
-const noGateway = "this version has no egress gateway, and nothing but loopback can be kept inside without one"
-
-// network settles the mode. Wider than the profile's it needs a grant; allowlist and allow are decided and then refused,
-// since nothing in this version could hold a program to them.
+// network settles the mode. Wider than the profile's it needs a grant, each host its own.
 func (d *decision) network() {
 	mode := or(d.req.Network, d.prof.Network)
 	if len(d.req.Hosts) > 0 && d.req.Network == "" {
@@ -39,87 +38,161 @@ func (d *decision) network() {
 
 	switch mode {
 	case profile.NetworkAllowlist:
+		d.plan.Egress = d.egress()
 		d.hosts()
-		d.deny(RuleNetwork, d.offline(), "hosts cannot be reached: %s", noGateway)
+		d.secrets()
 	case profile.NetworkAllow:
 		// Never by a flag alone, whoever gives it: an approval names this plan.
+		d.plan.Egress = d.egress()
+		if d.req.Client == ClientMCP {
+			d.deny(RuleNetwork, "ask for the hosts that are needed", "network allow is beyond what this door may ask for")
+			return
+		}
 		d.plan.Grants = append(d.plan.Grants, "network allow (approval)")
 		d.approval = append(d.approval, "network allow")
-		d.deny(RuleNetwork, d.offline(), "the internet cannot be reached: %s", noGateway)
 	default:
 		if rank > ceiling {
 			d.widen(RuleNetwork, "network "+mode, d.prof.Network)
 		}
 	}
-}
-
-// offline is what can be done where no network is to be had.
-func (d *decision) offline() string {
-	return d.words("use --net deny or --net loopback", "ask for network deny or loopback")
-}
-
-func (d *decision) hosts() {
-	if len(d.req.Hosts) == 0 {
-		d.fault("network allowlist names no host:port")
+	if mode != profile.NetworkAllowlist && len(d.req.Secrets) > 0 {
+		d.fault("secrets are for hosts, which are to be named; network %s names none", mode)
 	}
-	for _, rule := range d.req.Hosts {
-		if err := checkHost(rule); err != nil {
+}
+
+// secrets settles which credentials are added to requests. Each is a grant of its own: whoever runs code with one lets it act in his name.
+func (d *decision) secrets() {
+	hosts := d.rules("hosts", d.plan.Hosts)
+	for _, text := range d.req.Secrets {
+		s, err := egress.ParseSecret(text)
+		if err != nil {
 			d.fault("%v", err)
 			continue
 		}
-		d.plan.Hosts = append(d.plan.Hosts, rule)
-		if slices.Contains(d.owner.Hosts, rule) {
-			d.plan.Grants = append(d.plan.Grants, "network "+rule+" (config)")
+		where := fmt.Sprintf("%s:%d", s.Host, s.Port)
+		named := func(r egress.Rule) bool { return r.Names(s.Host) && r.Port == s.Port }
+		if !slices.ContainsFunc(hosts, named) {
+			d.fault("secret %s is for %s, which is not among the hosts that the program may reach; add %s to them", s.Name, where, where)
 			continue
 		}
-		d.widen(RuleNetwork, "network "+rule, "what the owner's grants name")
+		if slices.ContainsFunc(hosts, func(r egress.Rule) bool { return named(r) && r.Protocol == egress.TCP }) {
+			d.fault("secret %s is for %s, where anything may be spoken (tcp:); leave tcp: out", s.Name, where)
+			continue
+		}
+		if slices.ContainsFunc(d.plan.Env, func(e string) bool { return strings.HasPrefix(e, s.Name+"=") }) {
+			d.fault("the variable %s is both a secret and set", s.Name)
+			continue
+		}
+		d.widen(RuleSecret, "secret "+s.String(), "no secret")
+		d.plan.Egress.Secrets = append(d.plan.Egress.Secrets, s.String())
+		d.plan.Env = append(d.plan.Env, s.Name+"="+s.Placeholder())
 	}
-}
-
-// checkHost accepts [tcp:|tls:|http:]host:port, where host is a name or an IP address (IPv6 in brackets).
-func checkHost(rule string) error {
-	rest := rule
-	for _, prefix := range []string{"tcp:", "tls:", "http:"} {
-		if after, ok := strings.CutPrefix(rule, prefix); ok {
-			rest = after
-			break
+	if len(d.plan.Egress.Secrets) == 0 {
+		return
+	}
+	for _, name := range bundleVariables {
+		if !slices.ContainsFunc(d.plan.Env, func(e string) bool { return strings.HasPrefix(e, name+"=") }) {
+			d.plan.Env = append(d.plan.Env, name+"="+Bundle)
 		}
 	}
-	i := strings.LastIndexByte(rest, ':')
-	if i < 0 {
-		return fmt.Errorf("host %q has no port; write host:443", rule)
-	}
-	host, port := rest[:i], rest[i+1:]
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return fmt.Errorf("host %q has the port %q, which is not a number from 1 to 65535", rule, port)
-	}
-	if inner, ok := strings.CutPrefix(host, "["); ok {
-		inner, ok = strings.CutSuffix(inner, "]")
-		if addr, err := netip.ParseAddr(inner); !ok || err != nil || !addr.Is6() || addr.Zone() != "" {
-			return fmt.Errorf("host %q is not an IPv6 address in brackets", rule)
-		}
-		return nil
-	}
-	if !hostName(host) {
-		return fmt.Errorf("host %q is not a host name or address", rule)
-	}
-	return nil
+	slices.Sort(d.plan.Env)
 }
 
-// hostName says whether s is a host name as RFC 1123 section 2.1 has it, or an IPv4 address, which looks like one.
-func hostName(s string) bool {
-	if s == "" || len(s) > 253 {
+// Bundle has the certificate authorities that programs in an image trust. With secrets it has one more: this run's own.
+const Bundle = "/etc/ssl/certs/ca-certificates.crt"
+
+// bundleVariables lead programs to Bundle that bring a list of their own: OpenSSL's, Python's requests, Node.js.
+var bundleVariables = []string{"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"}
+
+// egress is what the owner says about addresses.
+func (d *decision) egress() *Egress {
+	e := &Egress{Addrs: maps.Clone(d.owner.Addrs), Targets: slices.Clone(d.owner.Targets), OnRefused: or(d.prof.OnRefused, profile.RefusedGoesOn)}
+	if e.Addrs == nil {
+		e.Addrs = map[string]string{}
+	}
+	if e.Targets == nil {
+		e.Targets = []string{}
+	}
+	return e
+}
+
+// hosts settles which hosts are reachable: those that are asked for, or else the profile's own.
+func (d *decision) hosts() {
+	own := d.rules("profile "+d.prof.Name, d.prof.Hosts)
+	granted := d.rules("grants: hosts", d.owner.Hosts)
+	asked := d.req.Hosts
+	if len(asked) == 0 {
+		asked = d.prof.Hosts
+	}
+	if len(asked) == 0 {
+		d.fault("network allowlist names no host:port")
+	}
+	var rules []egress.Rule
+	for _, text := range asked {
+		rule, err := egress.ParseRule(text)
+		if err != nil {
+			d.fault("%v", err)
+			continue
+		}
+		text = rule.String()
+		if slices.Contains(d.plan.Hosts, text) || !d.reachable(rule) {
+			continue
+		}
+		covers := func(r egress.Rule) bool { return r.Covers(rule) }
+		switch {
+		case slices.ContainsFunc(own, covers):
+		case slices.ContainsFunc(granted, covers):
+			d.plan.Grants = append(d.plan.Grants, "network "+text+" (config)")
+		default:
+			d.widen(RuleNetwork, "network "+text, "network "+d.prof.Network)
+		}
+		d.plan.Hosts = append(d.plan.Hosts, text)
+		rules = append(rules, rule)
+	}
+	// The plan has the names that it is about, not all that the owner has.
+	maps.DeleteFunc(d.plan.Egress.Addrs, func(name, _ string) bool {
+		return !slices.ContainsFunc(rules, func(r egress.Rule) bool { return r.Names(name) })
+	})
+}
+
+func (d *decision) rules(where string, texts []string) (rules []egress.Rule) {
+	for _, text := range texts {
+		rule, err := egress.ParseRule(text)
+		if err != nil {
+			d.fault("%s: %v", where, err)
+			continue
+		}
+		rules = append(rules, rule)
+	}
+	return rules
+}
+
+// reachable refuses rules with addresses that nothing leads to, or that only the owner may name: the invoker of the local command line
+// is one, whose address is a target of this plan.
+func (d *decision) reachable(rule egress.Rule) bool {
+	if !rule.Prefix.IsValid() {
+		return true
+	}
+	what := egress.SpecialPrefix(rule.Prefix)
+	own := rule.Prefix.IsSingleIP() || what != ""
+	switch {
+	case rule.Prefix.Addr().IsLoopback():
+		d.fault("host %q is a loopback address, which in a sandbox is the sandbox's own; give this host's a name: %s", rule, loopbackWay(rule))
+		return false
+	case d.req.Client == ClientCLI && own:
+		d.plan.Egress.Targets = append(d.plan.Egress.Targets, rule.Target())
+	case what != "" && !slices.ContainsFunc(d.rules("egress: targets", d.plan.Egress.Targets), func(t egress.Rule) bool { return t.Reaches(rule) }):
+		d.deny(RuleNetwork, fmt.Sprintf("the owner can add egress: targets: [%q] to the configuration", rule.Target()), "%s is %s", rule, what)
 		return false
 	}
-	for label := range strings.SplitSeq(s, ".") {
-		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
-			return false
-		}
-		for _, c := range []byte(label) {
-			if c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
-				return false
-			}
-		}
-	}
 	return true
+}
+
+// loopbackWay is how a service of this host is reached.
+func loopbackWay(rule egress.Rule) string {
+	addr := rule.Prefix.Addr().String()
+	if strings.Contains(addr, ":") {
+		addr = fmt.Sprintf("%q", addr)
+	}
+	return fmt.Sprintf("egress: {hosts: {api.test: %s}, targets: [%q]} in the configuration, and api.test:%d here", addr, rule.Target(), rule.Port)
 }

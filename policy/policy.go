@@ -41,6 +41,7 @@ type Request struct {
 	Limits        profile.Limits // what is asked for; zero fields: the profile's
 	Network       string         // "", "deny", "loopback", "allow", "allowlist"
 	Hosts         []string       // host:port, for allowlist
+	Secrets       []string       `json:",omitempty"` // NAME@HOST:PORT/Header: credentials that the program never has
 	NoSpawn       bool
 	Deterministic bool
 
@@ -83,6 +84,10 @@ type Grants struct {
 	Max    profile.Limits // zero field: nothing beyond the profile
 	Hosts  []string       // host:port that allowlist may name
 	Stores []string       // directories below which --mount sources may lie
+
+	// Where names lead, and what is not of the public internet and may be reached: config `egress:`.
+	Addrs   map[string]string // name to address
+	Targets []string          // CIDR:port
 }
 
 // Plan is what will happen, complete: the engine adds nothing to it. It marshals to stable JSON.
@@ -105,7 +110,8 @@ type Plan struct {
 
 	Limits        profile.Limits `json:"limits"` // every field set
 	Network       string         `json:"network"`
-	Hosts         []string       `json:"hosts"`
+	Hosts         []string       `json:"hosts"`            // as egress.ParseRule reads them
+	Egress        *Egress        `json:"egress,omitempty"` // nil: nothing leads out
 	NoSpawn       bool           `json:"no_spawn"`
 	Deterministic bool           `json:"deterministic"`
 	RequireWatch  bool           `json:"require_watch"`
@@ -114,6 +120,14 @@ type Plan struct {
 	Compile bool     `json:"compile"` // Args compile first: see CompileFailed
 	Ignore  []string `json:"ignore"`  // base names that are never artifacts
 	Grants  []string `json:"grants"`  // what was granted and by whom: "memory 2GiB (invoker)"
+}
+
+// Egress is what a plan that leads out of its sandbox says besides its hosts.
+type Egress struct {
+	Addrs     map[string]string `json:"addrs"`             // where names lead, by the owner; all others are looked up
+	Targets   []string          `json:"targets"`           // CIDR:port that may be reached though they are not of the public internet
+	Secrets   []string          `json:"secrets,omitempty"` // NAME@HOST:PORT/Header, without their values; the program has a placeholder in NAME
+	OnRefused string            `json:"on_refused"`        // what an attempt to reach something else does: profile.RefusedGoesOn, RefusedKills
 }
 
 // CompileFailed is the file, relative to /workspace, that a plan with Compile leaves behind when the compiler failed, so

@@ -1,6 +1,10 @@
 package policy
 
-import "github.com/silk-sandbox/silk/profile"
+import (
+	"slices"
+
+	"github.com/silk-sandbox/silk/profile"
+)
 
 // Enforcement is what every driver does about one kind of act while the program of a plan runs, before the act has an
 // effect. It is for people to read; drivers have the rules themselves, and their conformance suite holds them to it.
@@ -12,7 +16,15 @@ type Enforcement struct {
 // Enforced lists what ends a run of p, and what fails in it, the former first.
 func Enforced(p Plan) []Enforcement {
 	network := "creating an INET, INET6, PACKET, VSOCK or raw socket"
-	if p.Network != profile.NetworkDeny {
+	var refused []Enforcement
+	switch {
+	case p.Egress != nil && p.Egress.OnRefused == profile.RefusedKills:
+		network = "creating a PACKET, VSOCK or raw socket"
+		refused = []Enforcement{{"egress.*", "looking up, connecting or sending to what the network does not allow"}}
+	case p.Egress != nil:
+		network = "creating a PACKET, VSOCK or raw socket"
+		refused = []Enforcement{{"", "looking up, connecting or sending to what the network does not allow; UDP and ICMP"}}
+	case p.Network != profile.NetworkDeny:
 		network = "creating a PACKET, VSOCK or raw socket; connecting or sending to an address that is not loopback"
 	}
 	list := []Enforcement{
@@ -22,6 +34,7 @@ func Enforced(p Plan) []Enforcement {
 		{"", "files outside /workspace, /tmp, /dev/shm and the image's runtimes; writing anywhere else; executing files in /tmp and /dev/shm"},
 		{"", "io_uring, perf, keyctl, userfaultfd, clock and host name changes, chroot, mknod, swapon, real-time priorities"},
 	}
+	list = slices.Concat(list, refused)
 	if p.NoSpawn {
 		list = append(list, Enforcement{"", "new processes and a second exec; threads may be created"})
 	}

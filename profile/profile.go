@@ -11,24 +11,33 @@ import "time"
 
 // Network modes, from the narrowest to the widest.
 const (
-	NetworkDeny      = "deny"      // no INET socket can be created
-	NetworkLoopback  = "loopback"  // 127.0.0.0/8 and ::1 inside the sandbox
-	NetworkAllowlist = "allowlist" // named host:port pairs
-	NetworkAllow     = "allow"     // the public internet
+	NetworkDeny      = "deny"       // no INET socket can be created
+	NetworkLoopback  = "loopback"   // 127.0.0.0/8 and ::1 inside the sandbox
+	NetworkLocalFork = "local-fork" // loopback, for a chain that was forked into the sandbox
+	NetworkAllowlist = "allowlist"  // named host:port pairs
+	NetworkAllow     = "allow"      // the public internet
+)
+
+// What an attempt to reach something that is not allowed does, besides that it comes to nothing.
+const (
+	RefusedGoesOn = "deny" // the run goes on
+	RefusedKills  = "kill" // the run ends as violated
 )
 
 // Profile is a named set of defaults and ceilings. Profiles are values; nobody changes the maps and slices in one.
 type Profile struct {
-	Name     string            `json:"name"`     // "lab:python"
-	Summary  string            `json:"summary"`  // one line for `silk profile ls`
-	Image    string            `json:"image"`    // tag in the image store, usually the profile's own name
-	Language string            `json:"language"` // name of the Language that code has if nothing else says so
-	Network  string            `json:"network"`  // default mode and ceiling
-	Limits   Limits            `json:"limits"`   // what a run gets if it asks for nothing; every field set
-	Max      Limits            `json:"max"`      // what a run may ask for without a grant; a zero field means the same as Limits
-	Env      map[string]string `json:"env"`
-	Dirs     []string          `json:"dirs"`   // directories under /workspace that exist before the start; never artifacts
-	Ignore   []string          `json:"ignore"` // base names that are never artifacts, CommonIgnore included
+	Name      string            `json:"name"`                 // "lab:python"
+	Summary   string            `json:"summary"`              // one line for `silk profile ls`
+	Image     string            `json:"image"`                // tag in the image store, usually the profile's own name
+	Language  string            `json:"language"`             // name of the Language that code has if nothing else says so
+	Network   string            `json:"network"`              // default mode and ceiling
+	Hosts     []string          `json:"hosts,omitempty"`      // of NetworkAllowlist, as egress.ParseRule reads them
+	OnRefused string            `json:"on_refused,omitempty"` // of NetworkAllowlist and NetworkAllow; empty: RefusedGoesOn
+	Limits    Limits            `json:"limits"`               // what a run gets if it asks for nothing; every field set
+	Max       Limits            `json:"max"`                  // what a run may ask for without a grant; a zero field means the same as Limits
+	Env       map[string]string `json:"env"`
+	Dirs      []string          `json:"dirs"`   // directories under /workspace that exist before the start; never artifacts
+	Ignore    []string          `json:"ignore"` // base names that are never artifacts, CommonIgnore included
 }
 
 // Limits are the numbers of a run. A zero field means "not said".

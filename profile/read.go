@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/silk-sandbox/silk/egress"
 	"github.com/silk-sandbox/silk/internal/nearest"
 	"github.com/silk-sandbox/silk/internal/strictyaml"
 )
@@ -82,19 +83,24 @@ func Read(d *strictyaml.Decoder, name string, n strictyaml.Node) Profile {
 	p.Ignore = slices.Clone(p.Ignore)
 
 	d.Fields(n, "profile "+name, map[string]func(strictyaml.Node){
-		"from":     func(strictyaml.Node) {},
-		"summary":  func(v strictyaml.Node) { p.Summary = d.Text(v, "summary") },
-		"image":    func(v strictyaml.Node) { p.Image = d.Text(v, "image") },
-		"language": func(v strictyaml.Node) { p.Language = readLanguage(d, v) },
-		"network":  func(v strictyaml.Node) { p.Network = readNetwork(d, v) },
-		"limits":   func(v strictyaml.Node) { p.Limits = ReadLimits(d, "limits", v).Or(p.Limits) },
-		"max":      func(v strictyaml.Node) { p.Max = ReadLimits(d, "max", v).Or(p.Max) },
-		"env":      func(v strictyaml.Node) { readEnv(d, v, p.Env) },
-		"dirs":     func(v strictyaml.Node) { p.Dirs = readNames(d, "dirs", v) },
-		"ignore":   func(v strictyaml.Node) { p.Ignore = append(p.Ignore, readNames(d, "ignore", v)...) },
+		"from":       func(strictyaml.Node) {},
+		"summary":    func(v strictyaml.Node) { p.Summary = d.Text(v, "summary") },
+		"image":      func(v strictyaml.Node) { p.Image = d.Text(v, "image") },
+		"language":   func(v strictyaml.Node) { p.Language = readLanguage(d, v) },
+		"network":    func(v strictyaml.Node) { p.Network = readNetwork(d, v) },
+		"hosts":      func(v strictyaml.Node) { p.Hosts = readHosts(d, v) },
+		"on_refused": func(v strictyaml.Node) { p.OnRefused = readOnRefused(d, v) },
+		"limits":     func(v strictyaml.Node) { p.Limits = ReadLimits(d, "limits", v).Or(p.Limits) },
+		"max":        func(v strictyaml.Node) { p.Max = ReadLimits(d, "max", v).Or(p.Max) },
+		"env":        func(v strictyaml.Node) { readEnv(d, v, p.Env) },
+		"dirs":       func(v strictyaml.Node) { p.Dirs = readNames(d, "dirs", v) },
+		"ignore":     func(v strictyaml.Node) { p.Ignore = append(p.Ignore, readNames(d, "ignore", v)...) },
 	})
 	if p.Image == "" {
 		d.Fail(n, "profile %s names no image; add image: or from:", name)
+	}
+	if (len(p.Hosts) > 0) != (p.Network == NetworkAllowlist) {
+		d.Fail(n, "profile %s has network %s and %d hosts; hosts are for network: allowlist, which needs some", name, p.Network, len(p.Hosts))
 	}
 	p.Ignore = append(p.Ignore, CommonIgnore...)
 	for _, dir := range p.Dirs {
@@ -131,10 +137,36 @@ func readLanguage(d *strictyaml.Decoder, n strictyaml.Node) string {
 
 func readNetwork(d *strictyaml.Decoder, n strictyaml.Node) string {
 	mode := d.Text(n, "network")
-	if mode != NetworkDeny && mode != NetworkLoopback {
-		d.Fail(n, "network %q is not deny or loopback", mode)
+	switch mode {
+	case NetworkDeny, NetworkLoopback, NetworkLocalFork, NetworkAllowlist:
+	case NetworkAllow: // each run with it takes an approval of its own
+		d.Fail(n, "network allow is not for profiles; name hosts, or let a request ask for it")
+	default:
+		d.Fail(n, "network %q is not deny, loopback, local-fork or allowlist", mode)
 	}
 	return mode
+}
+
+// readHosts reads the hosts of an allow-list.
+func readHosts(d *strictyaml.Decoder, n strictyaml.Node) []string {
+	hosts := d.Texts(n, "hosts")
+	for i, text := range hosts {
+		rule, err := egress.ParseRule(text)
+		if err != nil {
+			d.Fail(n, "hosts: %v", err)
+			continue
+		}
+		hosts[i] = rule.String()
+	}
+	return hosts
+}
+
+func readOnRefused(d *strictyaml.Decoder, n strictyaml.Node) string {
+	what := d.Text(n, "on_refused")
+	if what != RefusedGoesOn && what != RefusedKills {
+		d.Fail(n, "on_refused %q is not %s or %s", what, RefusedGoesOn, RefusedKills)
+	}
+	return what
 }
 
 // ReadLimits reads a mapping of limits, as a profile and the configuration file (under `grants: max:`) have one. Faults go

@@ -69,6 +69,11 @@ type Policy struct {
 	Deterministic  bool     `json:"deterministic"`
 	RequireWatch   bool     `json:"require_watch"`
 	Isolation      string   `json:"isolation"`
+
+	Targets   []string          `json:"targets,omitempty"`    // what is not of the public internet and may be reached
+	Addrs     map[string]string `json:"addrs,omitempty"`      // where names lead by the owner
+	Secrets   []string          `json:"secrets,omitempty"`    // NAME@HOST:PORT/Header, never a value
+	OnRefused string            `json:"on_refused,omitempty"` // what an attempt to reach something else does, where there is a way out
 }
 
 // Input is what went into the sandbox.
@@ -99,12 +104,29 @@ type Outcome struct {
 	Argument string `json:"argument,omitempty"`
 
 	Flags       map[string]int64     `json:"flags"`
-	Refused     map[string]int64     `json:"refused,omitempty"` // by rule
+	Refused     map[string]int64     `json:"refused,omitempty"`     // by rule
+	Egress      []Destination        `json:"egress,omitempty"`      // what was reached and what was not, 256 at most
+	EgressMore  int                  `json:"egress_more,omitempty"` // attempts beyond those
 	Watched     map[watch.Kind]int64 `json:"watched,omitempty"`
 	Dropped     int64                `json:"dropped,omitempty"`
 	Events      []watch.Event        `json:"events,omitempty"`        // of a violation: what was seen before it, 64 at most
 	DeadAfterUs int64                `json:"dead_after_us,omitempty"` // of a violation: from the attempt until the sandbox was gone
 	WallMs      int64                `json:"wall_ms"`
+}
+
+// Destination is one host with one port that the sandbox reached or was kept from, or one name that it looked up.
+type Destination struct {
+	Kind     string `json:"kind"` // "tcp", "udp" or "dns"
+	Host     string `json:"host"` // name as it was looked up, or address
+	Port     int    `json:"port,omitempty"`
+	Allowed  bool   `json:"allowed"`
+	Rule     string `json:"rule,omitempty"` // what refused it
+	Reason   string `json:"reason,omitempty"`
+	Addr     string `json:"addr,omitempty"` // what was dialled
+	Count    int    `json:"count"`
+	Sent     int64  `json:"sent"`  // bytes to the host
+	Taken    int64  `json:"taken"` // bytes from it
+	LastedMs int64  `json:"lasted_ms"`
 }
 
 // Usage is what the run used.

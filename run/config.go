@@ -14,6 +14,7 @@ import (
 	"github.com/silk-sandbox/silk/alert"
 	"github.com/silk-sandbox/silk/audit"
 	"github.com/silk-sandbox/silk/driver"
+	"github.com/silk-sandbox/silk/egress"
 	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/record"
 	"github.com/silk-sandbox/silk/store"
@@ -49,6 +50,15 @@ type Config struct {
 	Drivers []driver.Driver
 
 	Images Images
+
+	// Egress opens ways out of sandboxes. nil: a plan with one is refused.
+	Egress Egress
+
+	// Secret finds the value of a secret of a plan by its name. nil: a plan with secrets is refused.
+	Secret func(name string) (string, error)
+
+	// Authorities are certificates, in PEM, of whom to trust besides the host's own where the gateway stands in for a host.
+	Authorities []byte
 
 	// Snapshot packs a host directory or file into a read-only EROFS file that nobody else can open, for
 	// Plan.Mounts; the engine closes it. nil: a plan with mounts is refused.
@@ -147,6 +157,10 @@ type IO struct {
 	// OnEvent receives what was seen in the sandbox as it happens, in order, from a goroutine of its own. nil: none, and
 	// the events are only counted.
 	OnEvent func(watch.Event)
+
+	// OnEgress receives what was decided about an attempt to reach something, as it happens: a connection that was allowed when it has ended, a
+	// refusal at once, the same one once a minute with a count. One call at a time. nil: none.
+	OnEgress func(egress.Decision)
 
 	// OmitText leaves Channel.Text and B64 of the outcome empty, which saves memory for callers that have OnFrame.
 	OmitText bool

@@ -166,6 +166,8 @@ func (l *life) keepOutput() error {
 // complete gives the outcome the fields that every one has.
 func (l *life) complete() {
 	l.out.Run, l.out.Image = l.id, l.image.Digest
+	l.out.Egress, l.out.EgressMore = l.traffic.destinations()
+	l.judgeEgress()
 	if l.driver != nil {
 		l.out.Driver = l.driver.Name()
 	}

@@ -171,6 +171,12 @@ func (l *life) events(now time.Time) ([]*audit.Event, error) {
 			add(audit.PolicyDenied, map[string]any{"rule": r.Rule, "count": r.Count, "acts": r.Acts})
 		}
 	}
+	l.traffic.events(func(at time.Time, data map[string]any) {
+		data["intentId"] = l.id
+		e, err := audit.New(l.id, audit.NetworkDecision, at, data)
+		faults = append(faults, err)
+		events = append(events, &e)
+	})
 	out := l.out
 	switch out.Kind {
 	case OK:
@@ -239,6 +245,10 @@ func (l *life) entry() (record.Entry, error) {
 	if out.Kind != "" {
 		r.EndedAtMs = time.Now().UnixMilli()
 	}
+	for _, d := range out.Egress {
+		r.Outcome.Egress = append(r.Outcome.Egress, record.Destination(d))
+	}
+	r.Outcome.EgressMore = out.EgressMore
 	for _, a := range out.Artifacts {
 		r.Artifacts = append(r.Artifacts, record.Artifact(a))
 	}
@@ -276,7 +286,7 @@ func (l *life) channelRecord(c Channel, i int) record.Channel {
 
 // policyRecord is the part of a plan that limits the run.
 func policyRecord(p policy.Plan) record.Policy {
-	return record.Policy{
+	r := record.Policy{
 		TimeoutMs:      p.Limits.Timeout.Milliseconds(),
 		MemoryBytes:    p.Limits.MemoryBytes,
 		MilliCPUs:      int64(p.Limits.CPUs*1000 + 0.5),
@@ -292,6 +302,10 @@ func policyRecord(p policy.Plan) record.Policy {
 		RequireWatch:   p.RequireWatch,
 		Isolation:      p.Isolation,
 	}
+	if p.Egress != nil {
+		r.Targets, r.Addrs, r.Secrets, r.OnRefused = p.Egress.Targets, p.Egress.Addrs, p.Egress.Secrets, p.Egress.OnRefused
+	}
+	return r
 }
 
 // requestHash is the hash of everything in a request, its code by hash. Arguments and variables may be any bytes, which

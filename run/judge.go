@@ -93,6 +93,10 @@ func supervise(ctx context.Context, sandbox driver.Sandbox, draining <-chan stru
 			return
 		case <-ctx.Done():
 		}
+		if errors.Is(context.Cause(ctx), errRefused) { // as every violation
+			sandbox.Kill(driver.KillNow)
+			return
+		}
 		sandbox.Kill(driver.KillDrain)
 		select {
 		case <-gone:

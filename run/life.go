@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/silk-sandbox/silk/driver"
+	"github.com/silk-sandbox/silk/egress"
 	"github.com/silk-sandbox/silk/internal/cleanup"
 	"github.com/silk-sandbox/silk/internal/logkey"
 	"github.com/silk-sandbox/silk/policy"
@@ -38,6 +39,9 @@ type life struct {
 	mounts    []driver.Mount
 	decisions []record.Decision
 	refusals  []driver.Refusal
+
+	traffic *traffic    // nil: nothing leads out
+	way     *egress.Way // as traffic
 
 	streams  *streams
 	stdin    *os.File // our end of the sandbox's stdin or terminal, nil if it has none
@@ -224,11 +228,18 @@ func (l *life) start(ctx context.Context) (driver.Sandbox, *driver.Spec, error) 
 	begin := sync.OnceValue(func() error { return <-begun })
 	l.undo.PushFunc(func() { begin() }) // its owner waits for it, also after a panic
 
-	if err := l.connect(&spec); err != nil {
+	ready, err := l.openEgress(&spec)
+	if err == nil {
+		err = l.connect(&spec)
+	}
+	if err != nil {
 		return nil, nil, errors.Join(err, begin())
 	}
 	spec.Fill = func(w io.Writer) (err error) {
 		if err := begin(); err != nil {
+			return err
+		}
+		if err := ready(ctx); err != nil {
 			return err
 		}
 		l.manifest, err = workspace.Fill(w, l.source, l.fillLimits())
@@ -280,11 +291,17 @@ func (l *life) watch(ctx context.Context, sandbox driver.Sandbox, spec *driver.S
 	l.trace("program runs")
 	l.engine.settle()
 	l.streams.started(started)
+	if err := l.closeLink(); err != nil {
+		l.engine.cfg.Logger.Warn("close the sandbox's end of its way out", logkey.Run, l.id, logkey.Error, err)
+	}
 
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	ctx, cancel := context.WithTimeoutCause(ctx, l.plan.Limits.Timeout, errTimeout)
 	defer cancel()
+	if l.leaveKills() {
+		l.traffic.onRefused(func(egress.Decision) { fail(errRefused) })
+	}
 	finishInput := l.feed(ctx, sandbox, spec, fail)
 	exit, err := supervise(ctx, sandbox, l.draining)
 	l.waited = true

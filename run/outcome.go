@@ -51,6 +51,10 @@ type Outcome struct {
 
 	Refused map[string]int64 `json:"refused,omitempty"` // calls that a rule refused while the run went on, by rule of driver/rules
 
+	// What the sandbox reached and was kept from, where it has a way out; EgressMore counts attempts beyond what is listed.
+	Egress     []Destination `json:"egress,omitempty"`
+	EgressMore int           `json:"egress_more,omitempty"`
+
 	Watched map[watch.Kind]int64 `json:"watched,omitempty"` // what was seen, by kind
 	Dropped int64                `json:"dropped,omitempty"` // events that were seen and not delivered; audited
 

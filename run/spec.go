@@ -14,6 +14,7 @@ import (
 
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/policy"
+	"github.com/silk-sandbox/silk/profile"
 	"github.com/silk-sandbox/silk/workspace"
 )
 
@@ -28,7 +29,6 @@ func specOf(id string, p policy.Plan) (driver.Spec, error) {
 		Env:            p.Env,
 		Dir:            p.Dir,
 		Hostname:       hostname,
-		Network:        driver.Network(p.Network),
 		NoSpawn:        p.NoSpawn,
 		Deterministic:  p.Deterministic,
 		RequireWatch:   p.RequireWatch,
@@ -39,13 +39,15 @@ func specOf(id string, p policy.Plan) (driver.Spec, error) {
 		Processes:      p.Limits.Processes,
 		CPUs:           p.Limits.CPUs,
 	}
-	switch spec.Network {
-	case driver.NetworkDeny, driver.NetworkLoopback:
+	switch p.Network {
+	case profile.NetworkDeny:
+		spec.Network = driver.NetworkDeny
+	case profile.NetworkLoopback, profile.NetworkLocalFork:
+		spec.Network = driver.NetworkLoopback
+	case profile.NetworkAllowlist, profile.NetworkAllow:
+		spec.Network = driver.NetworkLink
 	default:
-		return driver.Spec{}, &policy.Denial{
-			Rule:   policy.RuleNetwork,
-			Detail: fmt.Sprintf("network %q is not available here; deny and loopback are", p.Network),
-		}
+		return driver.Spec{}, &policy.Denial{Rule: policy.RuleNetwork, Detail: fmt.Sprintf("network %q is not known here", p.Network)}
 	}
 	return spec, nil
 }

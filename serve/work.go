@@ -14,6 +14,7 @@ import (
 
 	"github.com/silk-sandbox/silk/api"
 	"github.com/silk-sandbox/silk/approval"
+	"github.com/silk-sandbox/silk/egress"
 	"github.com/silk-sandbox/silk/internal/logkey"
 	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/queue"
@@ -63,9 +64,12 @@ func (s *Server) do(ctx context.Context, e queue.Entry) error {
 			l.stream.Publish(api.Frame{Type: api.FrameStarted, AtMs: &now, Driver: started.Driver})
 		},
 		OnFrame: func(f run.Frame) { l.stream.Output(f.Channel, f.Offset, f.Seq, f.At, f.Data) },
-		OnGone:  l.stream.ProgramGone,
-		Stdin:   inputOf(in, l),
-		Trace:   s.traces.steps(e, s.metrics.trace(time.Now())),
+		OnEgress: func(d egress.Decision) {
+			l.stream.Publish(api.Frame{Type: api.FrameEgress, Host: d.Host, Port: int(d.Port), Allowed: &d.Allowed, Rule: d.Rule, Detail: d.Reason})
+		},
+		OnGone: l.stream.ProgramGone,
+		Stdin:  inputOf(in, l),
+		Trace:  s.traces.steps(e, s.metrics.trace(time.Now())),
 	}
 	if in.Terminal != nil {
 		l.setSize(run.Size{Columns: in.Terminal.Columns, Rows: in.Terminal.Rows})

@@ -30,6 +30,7 @@ type config struct {
 	serve       serveConfig
 	handoffs    handoffsConfig
 	notes       notesConfig
+	egress      egressConfig
 }
 
 // loadConfig reads the one configuration file that counts: --config, else $SILK_CONFIG, else the user's, else the host's.
@@ -69,7 +70,7 @@ func parseConfig(file string, data []byte) (config, error) {
 		"home":          func(n strictyaml.Node) { c.home = absolute(d, n, "home") },
 		"system_store":  func(n strictyaml.Node) { c.systemStore = absolute(d, n, "system_store") },
 		"profiles":      func(n strictyaml.Node) { profiles = profile.ReadAll(d, n) },
-		"grants":        func(n strictyaml.Node) { c.grants = readGrants(d, n) },
+		"grants":        func(n strictyaml.Node) { readGrants(d, n, &c.grants) },
 		"mirror":        func(n strictyaml.Node) { c.mirror = d.Text(n, "mirror") },
 		"npm_registry":  func(n strictyaml.Node) { c.npmRegistry = d.Text(n, "npm_registry") },
 		"alerts":        func(n strictyaml.Node) { c.alerts = readAlerts(d, n) },
@@ -79,6 +80,7 @@ func parseConfig(file string, data []byte) (config, error) {
 		"handoffs":      func(n strictyaml.Node) { c.handoffs = readHandoffs(d, n) },
 		"audit":         func(n strictyaml.Node) { c.audit = readAudit(d, n) },
 		"notes":         func(n strictyaml.Node) { c.notes = readNotes(d, n) },
+		"egress":        func(n strictyaml.Node) { c.egress = readEgress(d, n, &c.grants) },
 	})
 	if err := d.Err(); err != nil {
 		return config{}, err
@@ -87,11 +89,10 @@ func parseConfig(file string, data []byte) (config, error) {
 	return c, nil
 }
 
-func readGrants(d *strictyaml.Decoder, n strictyaml.Node) policy.Grants {
-	var g policy.Grants
+func readGrants(d *strictyaml.Decoder, n strictyaml.Node, g *policy.Grants) {
 	d.Fields(n, "grants", map[string]func(strictyaml.Node){
 		"max":   func(v strictyaml.Node) { g.Max = profile.ReadLimits(d, "grants: max", v) },
-		"hosts": func(v strictyaml.Node) { g.Hosts = d.Texts(v, "grants: hosts") },
+		"hosts": func(v strictyaml.Node) { g.Hosts = readRules(d, v, "grants: hosts") },
 		"stores": func(v strictyaml.Node) {
 			g.Stores = d.Texts(v, "grants: stores")
 			for _, s := range g.Stores {
@@ -101,7 +102,6 @@ func readGrants(d *strictyaml.Decoder, n strictyaml.Node) policy.Grants {
 			}
 		},
 	})
-	return g
 }
 
 func absolute(d *strictyaml.Decoder, n strictyaml.Node, what string) string {

@@ -95,7 +95,7 @@ func cgroupFact() fact {
 // kernelFact says which sandbox kernel is used: gVisor's version and the file's digest.
 func kernelFact(home, explicit string) fact {
 	const name = "sandbox kernel"
-	path, err := sentrybin.Locate(explicit, home)
+	path, err := sentrybin.Kernel.Locate(explicit, home)
 	if err != nil {
 		return fact{name, factFatal, err.Error()}
 	}

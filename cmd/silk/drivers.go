@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/silk-sandbox/silk/driver"
+	"github.com/silk-sandbox/silk/run"
 )
 
 // openDrivers makes the drivers of this host, the preferred one first. It starts nothing.
@@ -12,17 +13,19 @@ type openDrivers func(cfg driverConfig) (hostTools, error)
 
 // driverConfig is what drivers are made of.
 type driverConfig struct {
-	Home   string // state directory
-	Sentry string // path of the sandbox kernel instead of the built-in one, $SILK_SENTRY; empty: built in
-	Ready  int    // sandbox kernels that KeepReady has waiting
-	Watch  bool   // the host's kernel watches sandboxes besides, where it can
-	Logger *slog.Logger
+	Home    string // state directory
+	Sentry  string // path of the sandbox kernel instead of the built-in one, $SILK_SENTRY; empty: built in
+	Gateway string // path of the egress gateway instead of the built-in one, $SILK_GATEWAY; empty: built in
+	Ready   int    // sandbox kernels that KeepReady has waiting
+	Watch   bool   // the host's kernel watches sandboxes besides, where it can
+	Logger  *slog.Logger
 }
 
 // hostTools is what this host gives to runs.
 type hostTools struct {
 	Drivers []driver.Driver
 	WhyNone error                       // why there is no driver
+	Egress  run.Egress                  // nil: there is no way out of a sandbox
 	Sweep   func(context.Context) error // removes what crashed runs left; may be nil
 
 	// Leftovers names what Sweep would remove; nil if Sweep is.

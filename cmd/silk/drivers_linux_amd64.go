@@ -6,6 +6,7 @@ import (
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/driver/gvisor"
 	"github.com/silk-sandbox/silk/driver/gvisor/sentrybin"
+	"github.com/silk-sandbox/silk/egress/process"
 )
 
 // hostDrivers makes the drivers of this version: gvisor. Where it cannot be used there is none, and a run says why.
@@ -21,9 +22,15 @@ func hostDrivers(cfg driverConfig) (hostTools, error) {
 	if err != nil {
 		return hostTools{}, &hostError{err}
 	}
+	gateway := process.New(func() (string, error) { return process.Executable.Locate(cfg.Gateway, cfg.Home) })
 	return hostTools{
-		Drivers: []driver.Driver{g}, Sweep: g.Sweep, Leftovers: g.Leftovers, Close: g.Close, KeepReady: g.KeepReady,
+		Drivers: []driver.Driver{g}, Egress: gateway, Sweep: g.Sweep, Leftovers: g.Leftovers, KeepReady: g.KeepReady,
+		Close:  func() error { return errors.Join(g.Close(), gateway.Close()) },
 		Kernel: func() fact { return kernelFact(cfg.Home, cfg.Sentry) },
-		Prune:  func(dry bool) ([]string, error) { return sentrybin.Prune(cfg.Home, dry) },
+		Prune: func(dry bool) ([]string, error) {
+			kernels, err := sentrybin.Kernel.Prune(cfg.Home, dry)
+			gateways, gatewayErr := process.Executable.Prune(cfg.Home, dry)
+			return append(kernels, gateways...), errors.Join(err, gatewayErr)
+		},
 	}, nil
 }

@@ -64,7 +64,7 @@ func (a *app) hostAt(c config, home, work string, watch bool) (h *host, err erro
 	if h.images, err = openImageStore(c, work); err != nil {
 		return nil, err
 	}
-	h.tools, err = a.drivers(driverConfig{Home: work, Sentry: a.env("SILK_SENTRY"), Watch: watch || c.watch || c.mustWatch, Ready: a.ready, Logger: slog.New(slog.DiscardHandler)})
+	h.tools, err = a.drivers(driverConfig{Home: work, Sentry: a.env("SILK_SENTRY"), Gateway: a.env("SILK_GATEWAY"), Watch: watch || c.watch || c.mustWatch, Ready: a.ready, Logger: slog.New(slog.DiscardHandler)})
 	return h, err
 }
 
@@ -78,6 +78,10 @@ func (a *app) engine(h *host) (*run.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	trusted, err := h.config.egress.trusted()
+	if err != nil {
+		return nil, err
+	}
 	cfg := run.Config{
 		Handoffs: outbox,
 		Alert:    sinks.Raise,
@@ -86,6 +90,8 @@ func (a *app) engine(h *host) (*run.Engine, error) {
 		Decide:   h.decide,
 		Drivers:  h.tools.Drivers,
 		Images:   h.images,
+		Egress:   h.tools.Egress,
+		Secret:   a.secret(h.config.egress), Authorities: trusted,
 		Stores:   h.config.grants.Stores,
 		Snapshot: snapshot,
 		Sweep:    h.tools.Sweep,

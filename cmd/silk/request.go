@@ -59,6 +59,7 @@ func (f *runFlags) request(a *app, c config, cmd *cobra.Command, args []string) 
 		Isolation:     f.isolation,
 		RequireWatch:  f.requireWatch,
 		Approve:       f.approve,
+		Secrets:       f.secrets,
 	}
 	req.Network, req.Hosts = f.networkAndHosts()
 	hasCode := cmd.Flags().Changed("code")

@@ -144,6 +144,9 @@ func (a *app) show(f *runFlags, o run.Outcome, t told, lost error) (err error) {
 	if notes := limitNotes(o, t.plan.Limits); notes != "" {
 		a.errorf("%s", notes)
 	}
+	if note := egressNote(o, t.plan); note != "" {
+		a.errorf("%s", note)
+	}
 	if lost != nil {
 		a.errorf("output could not be written: %v", lost)
 	}

@@ -18,6 +18,7 @@ type runFlags struct {
 	stdin                   string
 	limits                  profile.Limits
 	network, approve        string
+	secrets                 []string
 	noSpawn, deterministic  bool
 	driver, isolation       string
 	requireWatch            bool
@@ -46,7 +47,8 @@ func (f *runFlags) add(a *app, c *cobra.Command) {
 	s.Var(&limit[float64]{&f.limits.CPUs, profile.ParseCPUs, "number"}, "cpus", "processors, such as 0.5")
 	s.Var(&limit[int]{&f.limits.Processes, profile.ParseProcesses, "number"}, "processes", "processes and threads at most")
 	s.Var(&limit[int64]{&f.limits.WorkspaceBytes, profile.ParseBytes, "size"}, "disk", "size of /workspace, such as 1GiB")
-	s.StringVar(&f.network, "net", "", "`NETWORK`: deny or loopback; allow and HOST:PORT,... are refused (not in this version)")
+	s.StringVar(&f.network, "net", "", "`NETWORK`: deny, loopback, HOST:PORT,... (tcp:, tls: or http: before it says what is spoken; *.HOST:PORT is all below HOST), or allow, the public internet, which also needs --approve")
+	s.StringArrayVar(&f.secrets, "secret", nil, "`NAME@HOST:PORT/Header`: requests to HOST get a header with the value of NAME, of your environment or of egress: secrets in the configuration; the program has a placeholder in NAME (repeatable)")
 	s.StringVar(&f.approve, "approve", "", "`HASH` of the plan that you approve, as silk plan prints it: of what is run and granted, code and limits, and of the names, not the contents, of what --dir, --file and --mount bring in")
 	s.BoolVar(&f.noSpawn, "no-spawn", false, "the program may start threads, but no process")
 	s.BoolVar(&f.deterministic, "deterministic", false, "one processor and a fixed PYTHONHASHSEED; random numbers and clocks still differ")
@@ -59,7 +61,7 @@ func (f *runFlags) add(a *app, c *cobra.Command) {
 	for flag, complete := range map[string]cobra.CompletionFunc{
 		"profile": a.completeProfiles,
 		"lang":    completeLanguages,
-		"net":     cobra.FixedCompletions([]string{"deny", "loopback"}, cobra.ShellCompDirectiveNoFileComp),
+		"net":     cobra.FixedCompletions([]string{"deny", "loopback", "allow"}, cobra.ShellCompDirectiveNoFileComp),
 		"driver":  cobra.FixedCompletions([]string{"auto", "gvisor"}, cobra.ShellCompDirectiveNoFileComp),
 	} {
 		if err := c.RegisterFlagCompletionFunc(flag, complete); err != nil {

@@ -3,11 +3,15 @@ package main
 import (
 	"fmt"
 	"maps"
+	"net"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/silk-sandbox/silk/driver/rules"
+	"github.com/silk-sandbox/silk/egress"
 	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/profile"
 	"github.com/silk-sandbox/silk/run"
@@ -141,6 +145,52 @@ func limitNotes(o run.Outcome, l profile.Limits) string {
 		notes = append(notes, fmt.Sprintf("other rules refused calls %s: `silk runs show` has them all", times(more)))
 	}
 	return strings.Join(notes, "; ")
+}
+
+// egressNote says in one line what the program was kept from reaching, and what would let it.
+func egressNote(o run.Outcome, p policy.Plan) string {
+	var named []string
+	var flags []string
+	attempts := int64(o.EgressMore)
+	for _, d := range o.Egress {
+		if d.Allowed {
+			continue
+		}
+		attempts += int64(d.Count)
+		if len(named) < maxRefusals {
+			named = append(named, refusedText(d))
+		}
+		if d.Port != 0 && (d.Rule == egress.RefusedPort || d.Kind == "tcp" && d.Rule == egress.RefusedAddress && !slices.Contains(p.Hosts, d.Host)) {
+			flags = append(flags, net.JoinHostPort(d.Host, strconv.Itoa(d.Port)))
+		}
+		if d.Kind == "dns" && d.Rule == egress.RefusedName {
+			flags = append(flags, d.Host+":443")
+		}
+	}
+	if len(named) == 0 {
+		return ""
+	}
+	s := fmt.Sprintf("network: refused %s: %s", times(attempts), strings.Join(named, "; "))
+	if len(flags) > 0 && p.Network == profile.NetworkAllowlist {
+		flags = slices.Compact(flags)
+		s += "; --net " + strings.Join(append(slices.Clone(p.Hosts), flags[:min(len(flags), maxRefusals)]...), ",") + " would allow it"
+	}
+	return s
+}
+
+// refusedText is one refusal. The host is the program's choice of words.
+func refusedText(d run.Destination) string {
+	host := d.Host
+	if d.Port != 0 {
+		host = net.JoinHostPort(d.Host, strconv.Itoa(d.Port))
+	}
+	reason := strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, d.Reason)
+	return fmt.Sprintf("%s (%s)", printable(host), reason)
 }
 
 func limitNote(name string, n int64, l profile.Limits) string {

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/silk-sandbox/silk/egress"
 	"github.com/silk-sandbox/silk/internal/cleanup"
 	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/run"
@@ -99,6 +100,7 @@ func (a *app) streams(f *runFlags, req *policy.Request) (_ *streams, err error) 
 	case a.jsonl:
 		s.io.OnStart = func(started run.Started) { write(a.out, jsonLine(startedFrame{"started", started})) }
 		s.io.OnFrame = func(frame run.Frame) { write(a.out, outputLine(frame)) }
+		s.io.OnEgress = func(d egress.Decision) { write(a.out, jsonLine(newEgressFrame(d))) }
 		if f.events {
 			s.io.OnEvent = func(e watch.Event) { write(a.out, jsonLine(eventFrame{"event", e})) }
 		}
@@ -140,6 +142,21 @@ type outputFrame struct {
 type eventFrame struct {
 	Type string `json:"type"` // "event"
 	watch.Event
+}
+
+// egressFrame is something that the program reached, or was kept from.
+type egressFrame struct {
+	Type    string `json:"type"` // "egress"
+	Kind    string `json:"kind"` // "tcp", "udp" or "dns"
+	Host    string `json:"host"`
+	Port    uint16 `json:"port,omitempty"`
+	Allowed bool   `json:"allowed"`
+	Rule    string `json:"rule,omitempty"`
+	Detail  string `json:"detail,omitempty"`
+}
+
+func newEgressFrame(d egress.Decision) egressFrame {
+	return egressFrame{Type: "egress", Kind: d.Kind, Host: d.Host, Port: d.Port, Allowed: d.Allowed, Rule: d.Rule, Detail: d.Reason}
 }
 
 // denialFrame comes before the exit of a run that was denied.

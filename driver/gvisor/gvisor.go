@@ -20,13 +20,14 @@ import (
 
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/driver/gvisor/sentrybin"
+	"github.com/silk-sandbox/silk/internal/embedded"
 	"github.com/silk-sandbox/silk/watch"
 )
 
 // Config says where things are. The zero value of a field is explained there.
 type Config struct {
 	Home   string       // state directory: the sandbox kernel is unpacked below it
-	Sentry string       // path of silk-sentry; "": the embedded one, see [sentrybin.Locate]
+	Sentry string       // path of silk-sentry; "": the embedded one, see package sentrybin
 	Logger *slog.Logger // nil: silent
 
 	// Ready is how many kernels wait for runs from [Driver.KeepReady] on, for programs that start many: each is as [Driver.Prepare]
@@ -108,8 +109,8 @@ func New(config Config) (*Driver, error) {
 	if err := supported(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnusable, err)
 	}
-	path, err := sentrybin.Locate(config.Sentry, config.Home)
-	if errors.Is(err, sentrybin.ErrNotBuilt) || errors.Is(err, fs.ErrNotExist) {
+	path, err := sentrybin.Kernel.Locate(config.Sentry, config.Home)
+	if errors.Is(err, embedded.ErrNotBuilt) || errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %w", ErrUnusable, err)
 	}
 	if err != nil { // a full disk, a kernel that others may write to

@@ -87,7 +87,7 @@ except Exception as e: print(type(e).__name__)
 	s, err := d.Start(t.Context(), driver.Spec{
 		ID: "link", Image: root, Trees: []string{"/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/alternatives"},
 		Args: []string{"python3", "-c", code}, Env: []string{"PATH=/usr/bin", "HOME=/workspace", "LANG=C.UTF-8"}, Dir: "/workspace", Hostname: "silk",
-		Network: driver.NetworkLink, Link: driver.Link{File: theirs, Addrs: []netip.Addr{egress.Sandbox4, egress.Sandbox6}, MTU: gateway.MTU},
+		Network: driver.NetworkLink, Link: driver.Link{File: theirs, Addrs: []netip.Addr{egress.Sandbox4, egress.Sandbox6}, MTU: egress.MTU},
 		Files:       []driver.File{{Path: "/etc/resolv.conf", Content: []byte("nameserver " + egress.Gateway4.String() + "\n")}},
 		MemoryBytes: 512 << 20, WorkspaceBytes: 64 << 20, TmpBytes: 16 << 20, ShmBytes: 16 << 20, Processes: 64, CPUs: 1, Stdout: outW, Stderr: outW,
 	})

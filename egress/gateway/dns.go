@@ -11,6 +11,8 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
 	"gvisor.dev/gvisor/pkg/waiter"
+
+	"github.com/silk-sandbox/silk/egress"
 )
 
 // queryWait is how long the sandbox's side of a resolver's socket is kept without a query.
@@ -37,7 +39,7 @@ func (g *gateway) datagrams(ctx context.Context, r *udp.ForwarderRequest) bool {
 	g.work.Go(func() {
 		defer c.Close()
 		defer context.AfterFunc(ctx, func() { _ = c.Close() })()
-		query := make([]byte, MTU)
+		query := make([]byte, egress.MTU)
 		for {
 			if c.SetReadDeadline(time.Now().Add(queryWait)) != nil {
 				return

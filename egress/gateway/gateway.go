@@ -7,6 +7,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -28,9 +29,6 @@ import (
 	"github.com/silk-sandbox/silk/egress"
 )
 
-// MTU is the size of the largest packet on the link. The link is memory: a large one costs less per byte.
-const MTU = 16 << 10
-
 // Link is a sandbox's end of the network: each Read and Write is one IP packet. A SOCK_SEQPACKET socket is one. Read ends with
 // an error when the sandbox is gone.
 type Link interface{ io.ReadWriter }
@@ -41,6 +39,10 @@ type Config struct {
 	Bytes       int64         // both ways together; default 10 GiB
 	Dial        time.Duration // for a connection to come about, and for a client to say what it speaks; default 10 s
 	Idle        time.Duration // without a byte, after which a connection ends; default 5 min
+
+	Secrets   []egress.Secret   // for hosts of the table's rules
+	Authority *egress.Authority // the sandbox trusts it; needed for Secrets of hosts that speak TLS
+	Roots     *x509.CertPool    // whom to trust where this gateway stands in for a host; nil: the host's own
 
 	// Decided is told what was decided: an allowed connection when it has ended, a refusal at once. It is called from many
 	// goroutines. nil tells nobody.
@@ -100,7 +102,7 @@ func Serve(ctx context.Context, link Link, table *egress.Table, cfg Config) (err
 		reports: &reports{tell: cfg.Decided, seen: map[sort]*repeated{}},
 	}
 	g.web = newWeb(g)
-	endpoint := channel.New(512, MTU, "")
+	endpoint := channel.New(512, egress.MTU, "")
 	if g.stack, err = newStack(endpoint); err != nil {
 		return err
 	}

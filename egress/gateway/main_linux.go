@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -63,8 +64,11 @@ func Control(ctx context.Context, sock int) error {
 		all.Go(func() {
 			defer context.AfterFunc(ctx, func() { _ = unix.Shutdown(int(link), unix.SHUT_RDWR) })()
 			report(egress.Report{ID: order.ID, Ready: true})
-			limits := Config{Connections: order.Connections, Bytes: order.Bytes, Decided: func(d Decision) { report(egress.Report{ID: order.ID, Decision: &d}) }}
-			err := errors.Join(Serve(ctx, link, egress.New(cfg), limits), link.Close())
+			own := Config{
+				Connections: order.Connections, Bytes: order.Bytes, Secrets: order.Secrets, Authority: order.Authority, Roots: rootsOf(order),
+				Decided: func(d Decision) { report(egress.Report{ID: order.ID, Decision: &d}) },
+			}
+			err := errors.Join(Serve(ctx, link, egress.New(cfg), own), link.Close())
 			end := egress.Report{ID: order.ID, Ended: true}
 			if err != nil {
 				end.Error = err.Error()
@@ -72,6 +76,19 @@ func Control(ctx context.Context, sock int) error {
 			report(end)
 		})
 	}
+}
+
+// rootsOf is whom to trust as the host that a secret is for; nil: the host's own alone.
+func rootsOf(o egress.Order) *x509.CertPool {
+	if len(o.Roots) == 0 {
+		return nil
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool()
+	}
+	pool.AppendCertsFromPEM(o.Roots)
+	return pool
 }
 
 func configOf(o egress.Order) (cfg egress.Config, err error) {

@@ -69,7 +69,7 @@ func enter(t testing.TB, cfg egress.Config, limits Config) *sandbox {
 	served := make(chan error, 1)
 	go func() { served <- Serve(ctx, &packets{pair[1]}, egress.New(cfg), limits) }()
 
-	endpoint := channel.New(512, MTU, "")
+	endpoint := channel.New(512, egress.MTU, "")
 	s.stack = stack.New(stack.Options{
 		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, ipv6.NewProtocol},
 		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol},

@@ -74,8 +74,9 @@ func (g *gateway) connection(ctx context.Context, r *tcp.ForwarderRequest) {
 		return
 	}
 	client := &spoken{Conn: guest, said: said}
-	if hello.Protocol == egress.HTTP {
-		g.web.serve(client, target)
+	secrets := g.secrets(target)
+	if hello.Protocol == egress.HTTP || len(secrets) > 0 {
+		g.web.serve(ctx, client, target, hello.Protocol, secrets)
 		return
 	}
 	host, err := g.dial(ctx, target, &d)

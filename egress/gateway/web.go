@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"log"
@@ -38,13 +39,15 @@ type visitKey struct{}
 type visit struct {
 	*spoken
 
-	target egress.Target
-	d      Decision
-	sent   atomic.Int64
-	taken  atomic.Int64
-	quota  *quota
-	done   chan struct{}
-	once   sync.Once
+	target  egress.Target
+	secrets []egress.Secret
+	tls     bool // the client speaks TLS with this gateway, which speaks it with the host
+	d       Decision
+	sent    atomic.Int64
+	taken   atomic.Int64
+	quota   *quota
+	done    chan struct{}
+	once    sync.Once
 }
 
 func newWeb(g *gateway) *web {
@@ -52,10 +55,17 @@ func newWeb(g *gateway) *web {
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			v := r.In.Context().Value(visitKey{}).(*visit)
-			r.Out.URL = &url.URL{Scheme: "http", Host: net.JoinHostPort(v.target.Name, strconv.Itoa(int(v.target.Port))), Path: r.In.URL.Path, RawPath: r.In.URL.RawPath, RawQuery: r.In.URL.RawQuery, ForceQuery: r.In.URL.ForceQuery}
+			scheme := "http"
+			if v.tls {
+				scheme = "https"
+			}
+			r.Out.URL = &url.URL{Scheme: scheme, Host: net.JoinHostPort(v.target.Name, strconv.Itoa(int(v.target.Port))), Path: r.In.URL.Path, RawPath: r.In.URL.RawPath, RawQuery: r.In.URL.RawQuery, ForceQuery: r.In.URL.ForceQuery}
 			r.Out.Host = r.In.Host
 			if _, ok := r.Out.Header["User-Agent"]; !ok {
 				r.Out.Header["User-Agent"] = nil // or the transport adds its own
+			}
+			for _, s := range v.secrets {
+				r.Out.Header.Set(s.Header, s.InHeader(r.In.Header.Get(s.Header)))
 			}
 		},
 		Transport: &http.Transport{
@@ -63,6 +73,7 @@ func newWeb(g *gateway) *web {
 				v := ctx.Value(visitKey{}).(*visit)
 				return g.dial(ctx, v.target, &v.d)
 			},
+			TLSClientConfig: &tls.Config{RootCAs: g.cfg.Roots}, TLSHandshakeTimeout: g.cfg.Dial,
 			DisableCompression: true, ResponseHeaderTimeout: g.cfg.Idle, IdleConnTimeout: g.cfg.Idle, DisableKeepAlives: true,
 		},
 		FlushInterval: -1, // as it comes
@@ -91,9 +102,48 @@ func newWeb(g *gateway) *web {
 	return w
 }
 
+// secrets are those for a target.
+func (g *gateway) secrets(t egress.Target) (list []egress.Secret) {
+	for _, s := range g.cfg.Secrets {
+		if s.Host == t.Name && s.Port == t.Port {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// disguise speaks TLS with a client in the host's place. Nothing but HTTP/1.1 is offered: requests are read one by one.
+func (g *gateway) disguise(ctx context.Context, c net.Conn, name string) (net.Conn, error) {
+	if g.cfg.Authority == nil {
+		return nil, fmt.Errorf("stand in for %s: nobody vouches for this gateway", name)
+	}
+	cert, err := g.cfg.Authority.Issue(time.Now(), name)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, g.cfg.Dial)
+	defer cancel()
+	disguised := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{*cert}, NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12})
+	if err := disguised.HandshakeContext(ctx); err != nil {
+		return nil, fmt.Errorf("the client did not take this gateway for %s, which it stands in for: %w", name, err)
+	}
+	return disguised, nil
+}
+
 // serve serves one connection to its end.
-func (w *web) serve(c *spoken, target egress.Target) {
-	v := &visit{spoken: c, target: target, d: Decision{Kind: "tcp", Host: target.Host(), Port: target.Port, At: time.Now(), Count: 1}, quota: &w.g.quota, done: make(chan struct{})}
+func (w *web) serve(ctx context.Context, c *spoken, target egress.Target, speaks egress.Protocol, secrets []egress.Secret) {
+	v := &visit{
+		spoken: c, target: target, secrets: secrets, tls: speaks == egress.TLS,
+		d: Decision{Kind: "tcp", Host: target.Host(), Port: target.Port, At: time.Now(), Count: 1}, quota: &w.g.quota, done: make(chan struct{}),
+	}
+	if v.tls {
+		disguised, err := w.g.disguise(ctx, c, target.Name)
+		if err != nil {
+			w.g.ended(v.d, err)
+			return
+		}
+		v.spoken = &spoken{Conn: disguised}
+	}
 	select {
 	case w.accepted <- v:
 		<-v.done

@@ -1,8 +1,7 @@
-// Package process is silk's side of a gateway process (egress/gateway): it starts one when the first sandbox needs a way out, gives it
-// orders and hears what it has decided. silk itself has no network stack, which would be paid for at each of its starts.
 package process
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,27 +18,31 @@ import (
 	"github.com/silk-sandbox/silk/internal/packet"
 )
 
-// Name is what the executable is called to be a gateway: its argument 0.
-const Name = "silk-gateway"
-
 // Gateway is a gateway process. It is safe for concurrent use. Close it.
 type Gateway struct {
-	exe        string
+	find       func() (string, error)
 	credential *syscall.Credential // nil: this process's own
 
 	mu      sync.Mutex
 	running *running
 }
 
-// New makes a gateway that starts exe when it is first needed, as the given user and group, or as this process's where that is not
-// root's. If it dies, the sandboxes that it served have no network, and the next [Gateway.Open] starts another.
-func New(exe string, uid, gid int) *Gateway {
-	g := &Gateway{exe: exe}
+// New makes a gateway that starts the executable which find names when it is first needed, as a user of its own where this process is root. If
+// it dies, the sandboxes that it served have no network, and the next [Gateway.Open] starts another.
+func New(find func() (string, error)) *Gateway {
+	g := &Gateway{find: find}
 	if os.Getuid() == 0 {
-		g.credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+		g.credential = &syscall.Credential{Uid: user, Gid: user}
 	}
 	return g
 }
+
+// Who the process is on the host where this one is root: the id before those of sandboxes (package driver/gvisor), which nobody else has,
+// and nobody where root's ids do not go so far.
+const (
+	user   = 0x77ff_ffff
+	nobody = 65534
+)
 
 // running is one life of the process.
 type running struct {
@@ -64,31 +67,43 @@ type way struct {
 // errDied is the end of ways out whose gateway has died.
 var errDied = errors.New("the gateway process has died")
 
-// Open makes a way out for one sandbox. tell is called with each decision, one after the other. link is the sandbox's end, which the caller
-// closes when the sandbox has it; wait returns after the last decision, which comes soon after nobody has the sandbox's end any more.
-func (g *Gateway) Open(ctx context.Context, order egress.Order, tell func(egress.Decision)) (link *os.File, wait func() error, err error) {
-	r, err := g.process()
-	if err != nil {
-		return nil, nil, err
-	}
+// Open makes a way out for one sandbox and returns before it is ready: the sandbox can start meanwhile. tell is called with each decision,
+// one after the other.
+func (g *Gateway) Open(order egress.Order, tell func(egress.Decision)) (egress.Way, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, nil, fmt.Errorf("make link: %w", err)
+		return egress.Way{}, fmt.Errorf("make link: %w", err)
 	}
-	link = os.NewFile(uintptr(pair[0]), "link")
+	link := os.NewFile(uintptr(pair[0]), "link")
+	r, err := g.process()
+	if err != nil {
+		return egress.Way{}, errors.Join(err, link.Close(), unix.Close(pair[1]))
+	}
 	w := &way{tell: tell, ready: make(chan struct{}), ended: make(chan struct{})}
-	err = errors.Join(r.order(order, w, pair[1]), unix.Close(pair[1]))
-	if err == nil {
-		select {
-		case <-w.ready:
-			return link, func() error { <-w.ended; return w.err }, nil
-		case <-w.ended:
-			err = w.err
-		case <-ctx.Done():
-			err = context.Cause(ctx)
-		}
+	if err := errors.Join(r.order(order, w, pair[1]), unix.Close(pair[1])); err != nil {
+		return egress.Way{}, errors.Join(fmt.Errorf("open a way out: %w", err), link.Close())
 	}
-	return nil, nil, errors.Join(fmt.Errorf("open a way out: %w", err), link.Close())
+	return egress.Way{Link: link, Ready: w.isReady, Wait: w.wait}, nil
+}
+
+func (w *way) isReady(ctx context.Context) error {
+	select {
+	case <-w.ready:
+		return nil
+	case <-w.ended:
+		return fmt.Errorf("open a way out: %w", cmp.Or(w.err, errDied))
+	case <-ctx.Done():
+		return fmt.Errorf("open a way out: %w", context.Cause(ctx))
+	}
+}
+
+func (w *way) wait(ctx context.Context) error {
+	select {
+	case <-w.ended:
+		return w.err
+	case <-ctx.Done():
+		return fmt.Errorf("hear what the gateway has decided: %w", context.Cause(ctx))
+	}
 }
 
 // process is the one that runs.
@@ -102,6 +117,10 @@ func (g *Gateway) process() (*running, error) {
 			return r, nil
 		}
 	}
+	exe, err := g.find()
+	if err != nil {
+		return nil, err
+	}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("make socket of gateway: %w", err)
@@ -109,7 +128,7 @@ func (g *Gateway) process() (*running, error) {
 	theirs := os.NewFile(uintptr(pair[1]), "control")
 	r := &running{sock: pair[0], gone: make(chan struct{}), heard: make(chan struct{}), served: map[string]*way{}}
 	r.cmd = &exec.Cmd{
-		Path: g.exe, Args: []string{Name}, Env: []string{}, Dir: "/", Stderr: os.Stderr, ExtraFiles: []*os.File{theirs},
+		Path: exe, Args: []string{Name}, Env: []string{}, Dir: "/", Stderr: os.Stderr, ExtraFiles: []*os.File{theirs},
 		SysProcAttr: &syscall.SysProcAttr{Credential: g.credential, Setsid: true, Pdeathsig: unix.SIGKILL},
 	}
 	started := make(chan error, 1)
@@ -117,6 +136,12 @@ func (g *Gateway) process() (*running, error) {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := r.cmd.Start()
+		if errors.Is(err, unix.EINVAL) && g.credential != nil { // setuid(2): the id is not mapped here
+			attr := *r.cmd.SysProcAttr
+			attr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
+			r.cmd = &exec.Cmd{Path: exe, Args: r.cmd.Args, Env: r.cmd.Env, Dir: r.cmd.Dir, Stderr: r.cmd.Stderr, ExtraFiles: r.cmd.ExtraFiles, SysProcAttr: &attr}
+			err = r.cmd.Start()
+		}
 		started <- err
 		if err == nil {
 			_ = r.cmd.Wait()

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,12 +40,8 @@ func TestMain(m *testing.M) {
 
 func newGateway(t *testing.T) *Gateway {
 	t.Helper()
-	exe, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
 	testenv.NoLeaks(t)
-	g := New(exe, 65534, 65534)
+	g := New(build)
 	t.Cleanup(func() {
 		if err := g.Close(); err != nil {
 			t.Error(err)
@@ -93,40 +90,50 @@ func ask(t *testing.T, link *os.File, name string) dnsmessage.RCode {
 	return m.RCode
 }
 
+// open opens a way out for a sandbox that may reach its own name.
+func open(t *testing.T, g *Gateway, id string, tell func(egress.Decision)) egress.Way {
+	t.Helper()
+	w, err := g.Open(egress.Order{ID: id, Rules: []string{id + ".example:443"}}, tell)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
 func TestWaysOut(t *testing.T) {
 	g := newGateway(t)
 	var mu sync.Mutex
 	hosts := map[string][]string{}
-	var waits []func() error
-	var links []*os.File
+	var ways []egress.Way
 	for _, id := range []string{"a", "b"} { // one process serves both
-		link, wait, err := g.Open(t.Context(), egress.Order{ID: id, Rules: []string{id + ".example:443"}}, func(d egress.Decision) {
+		ways = append(ways, open(t, g, id, func(d egress.Decision) {
 			mu.Lock()
 			defer mu.Unlock()
 			hosts[id] = append(hosts[id], d.Host)
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		waits, links = append(waits, wait), append(links, link)
+		}))
 	}
-	if _, _, err := g.Open(t.Context(), egress.Order{ID: "a", Rules: []string{"a.example:443"}}, nil); err == nil || !strings.Contains(err.Error(), "has a way out already") {
+	if _, err := g.Open(egress.Order{ID: "a", Rules: []string{"a.example:443"}}, nil); err == nil || !strings.Contains(err.Error(), "has a way out already") {
 		t.Errorf("a second one for a: %v", err)
 	}
-	if _, _, err := g.Open(t.Context(), egress.Order{ID: "c", Rules: []string{"bad"}}, nil); err == nil || !strings.Contains(err.Error(), `host "bad" has no port`) {
+	bad, err := g.Open(egress.Order{ID: "c", Rules: []string{"bad"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := bad.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), `host "bad" has no port`) {
 		t.Errorf("a bad rule: %v", err)
 	}
-	if got := ask(t, links[0], "a.example."); got != dnsmessage.RCodeSuccess {
+	_ = bad.Link.Close()
+	if got := ask(t, ways[0].Link, "a.example."); got != dnsmessage.RCodeSuccess {
 		t.Errorf("a asks for its name: %v", got)
 	}
-	if got := ask(t, links[1], "a.example."); got != dnsmessage.RCodeNameError {
+	if got := ask(t, ways[1].Link, "a.example."); got != dnsmessage.RCodeNameError {
 		t.Errorf("b asks for a's name: %v", got)
 	}
-	for i := range links {
-		if err := links[i].Close(); err != nil {
-			t.Error(err)
-		}
-		if err := waits[i](); err != nil {
+	for _, w := range ways {
+		if err := errors.Join(w.Link.Close(), w.Wait(t.Context())); err != nil {
 			t.Error(err)
 		}
 	}
@@ -138,31 +145,24 @@ func TestWaysOut(t *testing.T) {
 // TestDeath kills the process: its sandboxes have no network then, and the next one gets another process.
 func TestDeath(t *testing.T) {
 	g := newGateway(t)
-	open := func(id string) (*os.File, func() error) {
-		link, wait, err := g.Open(t.Context(), egress.Order{ID: id, Rules: []string{"a.example:443"}}, func(egress.Decision) {})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return link, wait
-	}
-	link, wait := open("a")
+	w := open(t, g, "a", func(egress.Decision) {})
 	if err := unix.Kill(g.running.cmd.Process.Pid, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	if err := wait(); err == nil || !strings.Contains(err.Error(), "has died") {
+	if err := w.Wait(t.Context()); err == nil || !strings.Contains(err.Error(), "has died") {
 		t.Errorf("its end: %v", err)
 	}
-	if n, err := link.Read(make([]byte, 10)); n != 0 || err == nil {
+	if n, err := w.Link.Read(make([]byte, 10)); n != 0 || err == nil {
 		t.Errorf("its link: %d bytes, %v", n, err)
 	}
-	_ = link.Close()
+	_ = w.Link.Close()
 	<-g.running.gone
-	link, wait = open("b")
-	if got := ask(t, link, "a.example."); got != dnsmessage.RCodeSuccess {
+	w = open(t, g, "a", func(egress.Decision) {})
+	if got := ask(t, w.Link, "a.example."); got != dnsmessage.RCodeSuccess {
 		t.Errorf("after another start: %v", got)
 	}
-	_ = link.Close()
-	if err := wait(); err != nil {
+	_ = w.Link.Close()
+	if err := w.Wait(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

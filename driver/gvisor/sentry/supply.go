@@ -1,7 +1,9 @@
 package sentry
 
 import (
+	"errors"
 	"fmt"
+	"io"
 
 	"gvisor.dev/gvisor/pkg/abi/linux"
 	"gvisor.dev/gvisor/pkg/fspath"
@@ -19,6 +21,14 @@ func (b *box) supplyFiles() error {
 	mode := uint16(0o444)
 	for _, f := range b.req.Files {
 		at := &vfs.PathOperation{Root: root, Start: root, Path: fspath.Parse(f.Path)}
+		content := f.Content
+		if f.After {
+			own, err := w.read(at)
+			if err != nil {
+				return fmt.Errorf("read %s of the image, to which something is added: %w", f.Path, err)
+			}
+			content = append(own, content...)
+		}
 		_, err := w.vfs().MountAt(w.ctx, w.creds, "silk", at, tmpfs.Name, &vfs.MountOptions{
 			GetFilesystemOptions: vfs.GetFilesystemOptions{InternalData: tmpfs.FilesystemOpts{RootFileType: linux.S_IFREG}},
 		})
@@ -29,7 +39,7 @@ func (b *box) supplyFiles() error {
 		if err != nil {
 			return fmt.Errorf("open %s: %w", f.Path, err)
 		}
-		_, err = fd.Write(w.ctx, usermem.BytesIOSequence(f.Content), vfs.WriteOptions{})
+		_, err = fd.Write(w.ctx, usermem.BytesIOSequence(content), vfs.WriteOptions{})
 		fd.DecRef(w.ctx)
 		if err == nil {
 			err = w.vfs().SetStatAt(w.ctx, w.creds, at, &vfs.SetStatOptions{Stat: linux.Statx{Mask: linux.STATX_MODE, Mode: mode}})
@@ -39,4 +49,27 @@ func (b *box) supplyFiles() error {
 		}
 	}
 	return nil
+}
+
+// maxSupplied bounds a file of the image that something is added to.
+const maxSupplied = 16 << 20
+
+func (w *workspace) read(at *vfs.PathOperation) (content []byte, err error) {
+	fd, err := w.vfs().OpenAt(w.ctx, w.creds, at, &vfs.OpenOptions{Flags: linux.O_RDONLY})
+	if err != nil {
+		return nil, err
+	}
+	defer fd.DecRef(w.ctx)
+	buf := make([]byte, 64<<10)
+	for len(content) <= maxSupplied {
+		n, err := fd.Read(w.ctx, usermem.BytesIOSequence(buf), vfs.ReadOptions{})
+		content = append(content, buf[:n]...)
+		if errors.Is(err, io.EOF) || n == 0 && err == nil {
+			return content, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("it has more than %d bytes", maxSupplied)
 }

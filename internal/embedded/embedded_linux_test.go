@@ -1,6 +1,7 @@
-package sentrybin
+package embedded
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -9,17 +10,27 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/silk-sandbox/silk/internal/testenv"
 )
 
-func kernelFile(t *testing.T, mode fs.FileMode) string {
+// carried is an executable that this test carries, or with nil content one that it was built without.
+func carried(content []byte) Executable {
+	files := fstest.MapFS{}
+	if content != nil {
+		sum := sha256.Sum256(content)
+		files["files/tool"] = &fstest.MapFile{Data: content}
+		files["files/tool.sha256"] = &fstest.MapFile{Data: []byte(hex.EncodeToString(sum[:]) + "\n")}
+	}
+	return Executable{What: "test tool", Name: "tool", Dir: "tools", Files: files}
+}
+
+func toolFile(t *testing.T, mode fs.FileMode) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte("kernel"), 0o600); err != nil {
+	path := filepath.Join(t.TempDir(), "tool")
+	if err := os.WriteFile(path, []byte("tool"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Chmod(path, mode); err != nil {
@@ -29,53 +40,61 @@ func kernelFile(t *testing.T, mode fs.FileMode) string {
 }
 
 func TestLocateExplicit(t *testing.T) {
-	good := kernelFile(t, 0o555)
-	if got, err := Locate(good, ""); got != good || err != nil {
+	good := toolFile(t, 0o555)
+	if got, err := carried(nil).Locate(good, ""); got != good || err != nil {
 		t.Errorf("Locate(%q) = %q, %v", good, got, err)
 	}
 	for _, mode := range []fs.FileMode{0o775, 0o757} {
-		if _, err := Locate(kernelFile(t, mode), ""); err == nil || !strings.Contains(err.Error(), "chmod go-w") {
-			t.Errorf("a kernel of mode %o: %v, want what to do about it", mode, err)
+		if _, err := carried(nil).Locate(toolFile(t, mode), ""); err == nil || !strings.Contains(err.Error(), "chmod go-w") {
+			t.Errorf("one of mode %o: %v, want what to do about it", mode, err)
 		}
 	}
-	if _, err := Locate(t.TempDir(), ""); err == nil {
-		t.Error("a directory was taken for a kernel")
+	if _, err := carried(nil).Locate(t.TempDir(), ""); err == nil {
+		t.Error("a directory was taken for it")
 	}
-	if _, err := Locate("/nonexistent", ""); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a kernel that is not there: %v", err)
+	if _, err := carried(nil).Locate("/nonexistent", ""); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("one that is not there: %v", err)
 	}
 }
 
-// TestLocateEmbedded holds for a silk with a kernel inside and for one without.
+func TestLocateWithout(t *testing.T) {
+	e := carried(nil)
+	if path, err := e.Locate("", t.TempDir()); !errors.Is(err, ErrNotBuilt) || !strings.Contains(err.Error(), "test tool: ") {
+		t.Errorf("%q, %v, want ErrNotBuilt of the test tool", path, err)
+	}
+	if removed, err := e.Prune(t.TempDir(), false); removed != nil || err != nil {
+		t.Errorf("Prune: %q, %v", removed, err)
+	}
+}
+
 func TestLocateEmbedded(t *testing.T) {
-	home := t.TempDir()
-	path, err := Locate("", home)
-	digest, embeddedErr := files.ReadFile("files/" + name + ".sha256")
-	if embeddedErr != nil {
-		if !errors.Is(err, ErrNotBuilt) {
-			t.Errorf("without a kernel: %q, %v, want ErrNotBuilt", path, err)
-		}
-		return
-	}
+	home, content := t.TempDir(), []byte("#!/bin/true\n")
+	e := carried(content)
+	path, err := e.Locate("", home)
 	if err != nil {
 		t.Fatal(err)
 	}
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != strings.TrimSpace(string(digest)) {
-		t.Errorf("the unpacked kernel is not the embedded one")
+	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, content) {
+		t.Errorf("the unpacked file has %q, %v", got, err)
 	}
 	// One that was cut short is unpacked again.
 	if err := os.Truncate(path, 10); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := Locate("", home); again != path || err != nil {
+	if again, err := e.Locate("", home); again != path || err != nil {
 		t.Errorf("after a crash: %q, %v", again, err)
 	}
 	if info, err := os.Stat(path); err != nil || info.Size() != int64(len(content)) {
-		t.Errorf("the kernel that was cut short was not replaced: %v", err)
+		t.Errorf("the file that was cut short was not replaced: %v", err)
+	}
+	bad := e
+	bad.Files = fstest.MapFS{"files/tool": {Data: []byte("another")}, "files/tool.sha256": {Data: []byte(strings.Repeat("0", 64))}}
+	if path, err := bad.Locate("", home); err == nil || !strings.Contains(err.Error(), "build again") {
+		t.Errorf("content of another digest: %q, %v", path, err)
+	}
+	removed, err := bad.Prune(home, false) // the next version's
+	if want := []string{filepath.Dir(path)}; err != nil || cmp.Diff(want, removed) != "" {
+		t.Errorf("Prune: %q, %v, want %q", removed, err, want)
 	}
 }
 
@@ -93,7 +112,7 @@ func TestPruneDirs(t *testing.T) {
 	}
 	want := []string{filepath.Join(dir, old)}
 	for _, dry := range []bool{true, false} {
-		got, err := pruneDirs(dir, own, entries, dry)
+		got, err := carried(nil).pruneDirs(dir, own, entries, dry)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +120,7 @@ func TestPruneDirs(t *testing.T) {
 			t.Errorf("dry %t: %s", dry, d)
 		}
 		if _, err := os.Stat(want[0]); (err == nil) != dry {
-			t.Errorf("dry %t: the old kernel: %v", dry, err)
+			t.Errorf("dry %t: the old one: %v", dry, err)
 		}
 	}
 	for _, d := range []string{own, "notes"} {
@@ -113,7 +132,7 @@ func TestPruneDirs(t *testing.T) {
 
 func TestWriteLeavesNothingElse(t *testing.T) {
 	dir := t.TempDir()
-	path := filepath.Join(dir, name)
+	path := filepath.Join(dir, "tool")
 	for _, content := range []string{"first", "and again"} {
 		if err := write(path, []byte(content)); err != nil {
 			t.Fatal(err)
@@ -134,9 +153,8 @@ func TestWriteLeavesNothingElse(t *testing.T) {
 
 // TestOneUnpacksForAll shows that silks that start at once on a new home write one file, not one each.
 func TestOneUnpacksForAll(t *testing.T) {
-	testenv.Require(t, testenv.Sentry) // make build embeds the one that it needs
-	home := t.TempDir()
-	first, err := Locate("", home)
+	e, home := carried(bytes.Repeat([]byte{1}, 1<<20)), t.TempDir()
+	first, err := e.Locate("", home)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +166,7 @@ func TestOneUnpacksForAll(t *testing.T) {
 	const silks = 20
 	for range silks {
 		go func() {
-			_, err := Locate("", home)
+			_, err := e.Locate("", home)
 			done <- err
 		}()
 	}
@@ -158,7 +176,7 @@ func TestOneUnpacksForAll(t *testing.T) {
 		t.Fatalf("a silk unpacked while another did: %v", err)
 	}
 	defer f.Close()
-	info, err := fs.Stat(files, "files/"+name)
+	info, err := fs.Stat(e.Files, "files/"+e.Name)
 	if err == nil {
 		err = errors.Join(f.Truncate(info.Size()), f.Chmod(executable)) // whole, but not these silks' work
 	}
@@ -192,11 +210,11 @@ func TestTurnEnds(t *testing.T) {
 
 func TestWriteThatFailsLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
-	path := filepath.Join(dir, name)
+	path := filepath.Join(dir, "tool")
 	if err := os.Mkdir(path, 0o700); err != nil { // what cannot be replaced by a file
 		t.Fatal(err)
 	}
-	if err := write(path, []byte("kernel")); err == nil {
+	if err := write(path, []byte("tool")); err == nil {
 		t.Error("a directory was replaced")
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {

@@ -1,4 +1,4 @@
-package sentrybin
+package embedded
 
 import (
 	"errors"

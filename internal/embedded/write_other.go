@@ -1,6 +1,6 @@
 //go:build !linux
 
-package sentrybin
+package embedded
 
 import (
 	"time"

@@ -1,4 +1,4 @@
-package sentrybin
+package embedded
 
 import (
 	"errors"
@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// turnWait is how long a silk waits for another that unpacks the same kernel: 34 MB take well under a second on any
+// turnWait is how long a silk waits for another that unpacks the same file: 34 MB take well under a second on any
 // disk that is of use. One that was stopped half-way must not hold up the others for longer.
 const turnWait = 10 * time.Second
 
-// takeTurn waits until no other silk unpacks a kernel in dir. Fifty that start at once on a new home would otherwise
+// takeTurn waits until no other silk unpacks in dir. Fifty that start at once on a new home would otherwise
 // need fifty times the space. The lock only saves space: without it (a file system that has none, a holder that does
 // not end) each writes a file of its own, and no harm is done. The kernel releases it when its holder is killed.
 func takeTurn(dir string, wait time.Duration) (release func()) {

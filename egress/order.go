@@ -1,0 +1,46 @@
+package egress
+
+import (
+	"context"
+	"net/netip"
+	"os"
+)
+
+// Order is what a gateway process is told of one sandbox; the sandbox's link is the descriptor beside it.
+type Order struct {
+	ID          string                `json:"id"`
+	Open        bool                  `json:"open,omitempty"`
+	Rules       []string              `json:"rules"`
+	Hosts       map[string]netip.Addr `json:"hosts,omitempty"`
+	Targets     []string              `json:"targets,omitempty"`
+	Secrets     []Secret              `json:"secrets,omitempty"`
+	Authority   *Authority            `json:"authority,omitempty"`   // for the hosts of Secrets; nil: those that speak TLS are not let through
+	Roots       []byte                `json:"roots,omitempty"`       // PEM: whom the gateway trusts besides the host's own, where it stands in for a host
+	Connections int                   `json:"connections,omitempty"` // see package gateway; 0 is its default
+	Bytes       int64                 `json:"bytes,omitempty"`
+}
+
+// Report is what a gateway process says. The last one of a sandbox says that it has ended.
+type Report struct {
+	ID       string    `json:"id"`
+	Ready    bool      `json:"ready,omitempty"` // packets are served
+	Decision *Decision `json:"decision,omitempty"`
+	Ended    bool      `json:"ended,omitempty"`
+	Error    string    `json:"error,omitempty"` // of the end
+}
+
+// MTU is the size of the largest packet on a sandbox's link, in bytes. The link is memory: a large one costs less per byte.
+const MTU = 16 << 10
+
+// Way is one sandbox's way out.
+type Way struct {
+	// Link is the sandbox's end of it, a SOCK_SEQPACKET socket. The caller closes it when the sandbox has it, or will not.
+	Link *os.File
+
+	// Ready returns when packets are served.
+	Ready func(context.Context) error
+
+	// Wait returns after the last decision, which comes soon after nobody has the sandbox's end any more. Its error says that there was
+	// no way out from some moment on.
+	Wait func(context.Context) error
+}
