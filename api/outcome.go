@@ -18,11 +18,30 @@ type Outcome struct {
 	Artifacts []Artifact       `json:"artifacts"`
 	Flags     map[string]int64 `json:"flags" doc:"Limits that were hit without ending the run, with numbers"`
 	Refused   map[string]int64 `json:"refused,omitempty" doc:"Calls that a rule refused while the run went on, by rule"`
-	WallMs    int64            `json:"wall_ms"`
-	Usage     Usage            `json:"usage"`
-	Run       string           `json:"run"`
-	Driver    string           `json:"driver,omitempty"`
-	Image     string           `json:"image,omitempty" doc:"Digest"`
+
+	Egress     []Destination `json:"egress,omitempty" doc:"What the program reached and what it was kept from, where the sandbox has a way out, refusals first"`
+	EgressMore int           `json:"egress_more,omitempty" doc:"Attempts to reach something beyond the 256 destinations that are listed"`
+
+	WallMs int64  `json:"wall_ms"`
+	Usage  Usage  `json:"usage"`
+	Run    string `json:"run"`
+	Driver string `json:"driver,omitempty"`
+	Image  string `json:"image,omitempty" doc:"Digest"`
+}
+
+// Destination is one host with one port that the program reached or was kept from, or one name that it looked up.
+type Destination struct {
+	Kind     string `json:"kind" enum:"tcp,udp,dns" doc:"dns is a look-up"`
+	Host     string `json:"host" doc:"Name as it was looked up, or address"`
+	Port     int    `json:"port,omitempty"`
+	Allowed  bool   `json:"allowed"`
+	Rule     string `json:"rule,omitempty" doc:"What refused it: name, port, address, protocol, udp, connections"`
+	Reason   string `json:"reason,omitempty" doc:"For people"`
+	Addr     string `json:"addr,omitempty" doc:"Address that was dialled"`
+	Count    int    `json:"count" doc:"How often"`
+	Sent     int64  `json:"sent" doc:"Bytes to the host"`
+	Taken    int64  `json:"taken" doc:"Bytes from the host"`
+	LastedMs int64  `json:"lasted_ms" doc:"Connections together"`
 }
 
 // Channel is what is known of stdout or stderr when the run has ended.

@@ -55,13 +55,14 @@ type DecisionRequest struct {
 
 // Profile is a named set of limits and rules.
 type Profile struct {
-	Name     string `json:"name"`
-	About    string `json:"about,omitempty"`
-	Image    string `json:"image"`
-	Language string `json:"language,omitempty"`
-	Network  string `json:"network"`
-	Limits   Limits `json:"limits"`
-	Max      Limits `json:"max,omitzero" doc:"Ceilings, where they are above the limits"`
+	Name     string   `json:"name"`
+	About    string   `json:"about,omitempty"`
+	Image    string   `json:"image"`
+	Language string   `json:"language,omitempty"`
+	Network  string   `json:"network"`
+	Hosts    []string `json:"hosts,omitempty" doc:"What an allow-list reaches without being asked for"`
+	Limits   Limits   `json:"limits"`
+	Max      Limits   `json:"max,omitzero" doc:"Ceilings, where they are above the limits"`
 }
 
 // Image is a root file system that programs see.

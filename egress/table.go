@@ -205,10 +205,11 @@ func (t *Table) check(target Target, addr netip.Addr) error {
 
 // special is [Special], for this host.
 func (t *Table) special(addr netip.Addr) string {
-	if slices.Contains(t.cfg.Own, addr.Unmap()) {
+	what := Special(addr)
+	if what == "" && slices.Contains(t.cfg.Own, addr.Unmap()) {
 		return "an address of this host"
 	}
-	return Special(addr)
+	return what
 }
 
 // addressOf is where a name seems to be; ok is false if there are too many names.

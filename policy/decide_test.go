@@ -482,7 +482,7 @@ func TestWords(t *testing.T) {
 				if flag := strings.Contains(d.Fix, "--"); d.Fix == "" || flag && client != ClientCLI {
 					t.Errorf("%s by %s: %q", name, client, d.Fix)
 				}
-				if name != "a microVM" && name != "a mount" && d.Rule != RuleApproval && client == ClientCLI && !strings.Contains(d.Fix, "--") {
+				if name != "a microVM" && name != "a mount" && client == ClientCLI && !strings.Contains(d.Fix, "--") {
 					t.Errorf("%s by %s names no flag: %q", name, client, d.Fix)
 				}
 			}

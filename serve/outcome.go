@@ -17,7 +17,10 @@ func OutcomeOf(o run.Outcome) api.Outcome {
 		Stdout:    api.Channel{Bytes: o.Stdout.Bytes, Truncated: o.Stdout.Truncated, SHA256: o.Stdout.SHA256},
 		Stderr:    api.Channel{Bytes: o.Stderr.Bytes, Truncated: o.Stderr.Truncated, SHA256: o.Stderr.SHA256},
 		Artifacts: []api.Artifact{}, Flags: o.Flags, Refused: o.Refused, WallMs: o.WallMs, Usage: api.Usage(o.Usage),
-		Run: o.Run, Driver: o.Driver, Image: o.Image,
+		Run: o.Run, Driver: o.Driver, Image: o.Image, EgressMore: o.EgressMore,
+	}
+	for _, d := range o.Egress {
+		out.Egress = append(out.Egress, api.Destination(d))
 	}
 	for _, a := range o.Artifacts {
 		out.Artifacts = append(out.Artifacts, api.Artifact(a))
@@ -40,7 +43,10 @@ func recordedOutcome(r record.Brief) *api.Outcome {
 		Stdout:    api.Channel{Bytes: r.Stdout.Bytes, Truncated: r.Stdout.Truncated, SHA256: r.Stdout.SHA256},
 		Stderr:    api.Channel{Bytes: r.Stderr.Bytes, Truncated: r.Stderr.Truncated, SHA256: r.Stderr.SHA256},
 		Artifacts: []api.Artifact{}, Flags: o.Flags, Refused: o.Refused, WallMs: o.WallMs, Usage: api.Usage(r.Usage),
-		Run: r.Run, Driver: r.Driver, Image: r.Image,
+		Run: r.Run, Driver: r.Driver, Image: r.Image, EgressMore: o.EgressMore,
+	}
+	for _, d := range o.Egress {
+		out.Egress = append(out.Egress, api.Destination(d))
 	}
 	for _, a := range r.Artifacts {
 		out.Artifacts = append(out.Artifacts, api.Artifact(a))

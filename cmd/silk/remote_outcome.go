@@ -200,7 +200,10 @@ func fromOutcome(o api.Outcome) run.Outcome {
 		Stdout:    run.Channel{Bytes: o.Stdout.Bytes, Truncated: o.Stdout.Truncated, SHA256: o.Stdout.SHA256},
 		Stderr:    run.Channel{Bytes: o.Stderr.Bytes, Truncated: o.Stderr.Truncated, SHA256: o.Stderr.SHA256},
 		Artifacts: []run.Artifact{}, Flags: o.Flags, Refused: o.Refused, WallMs: o.WallMs, Usage: run.Usage(o.Usage),
-		Run: o.Run, Driver: o.Driver, Image: o.Image,
+		Run: o.Run, Driver: o.Driver, Image: o.Image, EgressMore: o.EgressMore,
+	}
+	for _, d := range o.Egress {
+		out.Egress = append(out.Egress, run.Destination(d))
 	}
 	for _, a := range o.Artifacts {
 		out.Artifacts = append(out.Artifacts, run.Artifact(a))

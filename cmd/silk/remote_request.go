@@ -37,7 +37,7 @@ func (r *remoteRun) knowProfile() error {
 	var known []profile.Profile
 	for _, p := range list {
 		known = append(known, profile.Profile{
-			Name: p.Name, Summary: p.About, Image: p.Image, Language: p.Language, Network: p.Network, Limits: fromLimits(p.Limits), Max: fromLimits(p.Max),
+			Name: p.Name, Summary: p.About, Image: p.Image, Language: p.Language, Network: p.Network, Hosts: p.Hosts, Limits: fromLimits(p.Limits), Max: fromLimits(p.Max),
 		})
 	}
 	r.config.profiles = profile.NewSet(known...)
@@ -50,6 +50,9 @@ func (r *remoteRun) readable() error {
 	prof, err := r.config.profiles.Lookup(policy.ProfileFor(r.req))
 	if err != nil {
 		return err
+	}
+	if len(r.req.Secrets) > 0 {
+		return usagef("--secret is for runs on this host: a server does not take them")
 	}
 	var unread *policy.RequestError
 	if _, err := policy.Decide(r.req, prof, policy.Grants{}); errors.As(err, &unread) {

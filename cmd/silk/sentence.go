@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/netip"
 	"path"
 	"slices"
 	"strconv"
@@ -160,11 +161,8 @@ func egressNote(o run.Outcome, p policy.Plan) string {
 		if len(named) < maxRefusals {
 			named = append(named, refusedText(d))
 		}
-		if d.Port != 0 && (d.Rule == egress.RefusedPort || d.Kind == "tcp" && d.Rule == egress.RefusedAddress && !slices.Contains(p.Hosts, d.Host)) {
-			flags = append(flags, net.JoinHostPort(d.Host, strconv.Itoa(d.Port)))
-		}
-		if d.Kind == "dns" && d.Rule == egress.RefusedName {
-			flags = append(flags, d.Host+":443")
+		if flag := flagFor(d); flag != "" && !slices.Contains(flags, flag) {
+			flags = append(flags, flag)
 		}
 	}
 	if len(named) == 0 {
@@ -172,10 +170,25 @@ func egressNote(o run.Outcome, p policy.Plan) string {
 	}
 	s := fmt.Sprintf("network: refused %s: %s", times(attempts), strings.Join(named, "; "))
 	if len(flags) > 0 && p.Network == profile.NetworkAllowlist {
-		flags = slices.Compact(flags)
 		s += "; --net " + strings.Join(append(slices.Clone(p.Hosts), flags[:min(len(flags), maxRefusals)]...), ",") + " would allow it"
 	}
 	return s
+}
+
+// flagFor is what a refused destination would be in --net; "" where no flag helps, as the reason says what does.
+func flagFor(d run.Destination) string {
+	_, err := netip.ParseAddr(d.Host)
+	switch literal := err == nil; {
+	case d.Kind == "dns" && d.Rule == egress.RefusedName:
+		d.Port = 443 // nobody knows which one it would be
+	case d.Kind != "tcp", d.Rule != egress.RefusedPort && !(literal && d.Rule == egress.RefusedAddress):
+		return ""
+	}
+	text := net.JoinHostPort(d.Host, strconv.Itoa(d.Port))
+	if _, err := egress.ParseRule(text); err != nil {
+		return ""
+	}
+	return text
 }
 
 // refusedText is one refusal. The host is the program's choice of words.

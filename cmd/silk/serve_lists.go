@@ -18,7 +18,7 @@ func profilesOf(set *profile.Set) ([]api.Profile, error) {
 			return nil, err
 		}
 		list = append(list, api.Profile{
-			Name: p.Name, About: p.Summary, Image: p.Image, Language: p.Language, Network: p.Network, Limits: limitsOf(p.Limits), Max: limitsOf(p.Max),
+			Name: p.Name, About: p.Summary, Image: p.Image, Language: p.Language, Network: p.Network, Hosts: p.Hosts, Limits: limitsOf(p.Limits), Max: limitsOf(p.Max),
 		})
 	}
 	return list, nil

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -80,7 +81,11 @@ func newWeb(g *gateway) *web {
 		ErrorHandler: func(rw http.ResponseWriter, req *http.Request, err error) {
 			v := req.Context().Value(visitKey{}).(*visit)
 			g.failed(v.d, err)
-			http.Error(rw, "silk: "+err.Error(), http.StatusBadGateway)
+			status := http.StatusBadGateway
+			if _, ok := errors.AsType[*egress.Refusal](err); ok {
+				status = http.StatusForbidden
+			}
+			http.Error(rw, "silk: "+err.Error(), status)
 		},
 		ErrorLog: log.New(io.Discard, "", 0),
 	}

@@ -44,6 +44,9 @@ const (
 	nobody = 65534
 )
 
+// ownExe is the executable as the new process has it: by descriptor, since who it will be may not enter the state directory.
+const ownExe = "/proc/self/fd/4"
+
 // running is one life of the process.
 type running struct {
 	sock  int
@@ -117,10 +120,15 @@ func (g *Gateway) process() (*running, error) {
 			return r, nil
 		}
 	}
-	exe, err := g.find()
+	path, err := g.find()
 	if err != nil {
 		return nil, err
 	}
+	exe, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open gateway: %w", err)
+	}
+	defer exe.Close()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("make socket of gateway: %w", err)
@@ -128,7 +136,7 @@ func (g *Gateway) process() (*running, error) {
 	theirs := os.NewFile(uintptr(pair[1]), "control")
 	r := &running{sock: pair[0], gone: make(chan struct{}), heard: make(chan struct{}), served: map[string]*way{}}
 	r.cmd = &exec.Cmd{
-		Path: exe, Args: []string{Name}, Env: []string{}, Dir: "/", Stderr: os.Stderr, ExtraFiles: []*os.File{theirs},
+		Path: ownExe, Args: []string{Name}, Env: []string{}, Dir: "/", Stderr: os.Stderr, ExtraFiles: []*os.File{theirs, exe},
 		SysProcAttr: &syscall.SysProcAttr{Credential: g.credential, Setsid: true, Pdeathsig: unix.SIGKILL},
 	}
 	started := make(chan error, 1)
@@ -139,7 +147,7 @@ func (g *Gateway) process() (*running, error) {
 		if errors.Is(err, unix.EINVAL) && g.credential != nil { // setuid(2): the id is not mapped here
 			attr := *r.cmd.SysProcAttr
 			attr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
-			r.cmd = &exec.Cmd{Path: exe, Args: r.cmd.Args, Env: r.cmd.Env, Dir: r.cmd.Dir, Stderr: r.cmd.Stderr, ExtraFiles: r.cmd.ExtraFiles, SysProcAttr: &attr}
+			r.cmd = &exec.Cmd{Path: ownExe, Args: r.cmd.Args, Env: r.cmd.Env, Dir: r.cmd.Dir, Stderr: r.cmd.Stderr, ExtraFiles: r.cmd.ExtraFiles, SysProcAttr: &attr}
 			err = r.cmd.Start()
 		}
 		started <- err

@@ -40,6 +40,9 @@ func TestMain(m *testing.M) {
 
 func newGateway(t *testing.T) *Gateway {
 	t.Helper()
+	if _, err := build(); err != nil { // what NoLeaks then finds there already
+		t.Fatal(err)
+	}
 	testenv.NoLeaks(t)
 	g := New(build)
 	t.Cleanup(func() {
