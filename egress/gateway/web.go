@@ -5,8 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -87,7 +86,7 @@ func newWeb(g *gateway) *web {
 			}
 			http.Error(rw, "silk: "+err.Error(), status)
 		},
-		ErrorLog: log.New(io.Discard, "", 0),
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 	}
 	w.server = &http.Server{
 		Handler: http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
@@ -101,7 +100,7 @@ func newWeb(g *gateway) *web {
 			proxy.ServeHTTP(rw, req)
 		}),
 		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, visitKey{}, c) },
-		ReadHeaderTimeout: g.cfg.Dial, IdleTimeout: g.cfg.Idle, MaxHeaderBytes: maxHeader, DisableGeneralOptionsHandler: true, ErrorLog: log.New(io.Discard, "", 0),
+		ReadHeaderTimeout: g.cfg.Dial, IdleTimeout: g.cfg.Idle, MaxHeaderBytes: maxHeader, DisableGeneralOptionsHandler: true, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 	}
 	w.served.Go(func() { _ = w.server.Serve(w) }) // ends with close
 	return w

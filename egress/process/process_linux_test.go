@@ -1,6 +1,7 @@
 package process
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/sys/unix"
@@ -23,7 +25,11 @@ var build = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	exe := filepath.Join(dir, "silk-gateway")
-	out, err := exec.Command("go", "build", "-o", exe, "github.com/silk-sandbox/silk/cmd/silk-gateway").CombinedOutput() //nolint:noctx // once, in a test
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	build := exec.CommandContext(ctx, "go", "build", "-o", exe, "github.com/silk-sandbox/silk/cmd/silk-gateway")
+	build.Env, build.WaitDelay = os.Environ(), time.Second
+	out, err := build.CombinedOutput()
 	if err != nil {
 		return "", &os.PathError{Op: string(out), Path: exe, Err: err}
 	}
