@@ -128,6 +128,22 @@ test("what is typed while it runs stays, and the result goes under its own block
   expect(text).toMatch(/^typed above\ntop\n\n```sh\nsleep 2; echo late\n```\n> \[!quote\][^]*late[^]*\n```sh\necho other\n```\n\ntyped below$/);
 });
 
+test("what another program writes into the note in the moment of the result stays, and so does the result", async () => {
+  const page = await opened(fence("echo mine"), "edit");
+  await page.evaluate(() => {
+    const { vault } = host.app;
+    const sync = (f: Parameters<typeof vault.write>[0]): void => {
+      vault.onProcess.delete(sync);
+      vault.write(f, `synced\n${f.text}`);
+    };
+    vault.onProcess.add(sync);
+  });
+  await press(page, "Run this block");
+  await expect.poll(() => status(page).innerText(), until).toContain("The result is in the note");
+  expect(await file(page)).toMatch(/^synced\n```sh\necho mine\n```\n> \[!quote\][^]*mine[^]*$/);
+  expect((await file(page)).match(/\[!quote\]/g)).toHaveLength(1);
+});
+
 test("a block that was changed while it ran gets no result of other code", async () => {
   const page = await opened(fence("sleep 2; echo late"), "edit");
   await press(page, "Run this block");

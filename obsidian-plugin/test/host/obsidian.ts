@@ -63,6 +63,8 @@ export class Vault {
   readonly binary = new Map<string, ArrayBuffer>();
   readonly folders = new Set<string>();
   readonly onWrite = new Set<(file: TFile) => void>();
+  /** Called when process has begun and has not read the file yet: what another program wrote then is what process works on. */
+  readonly onProcess = new Set<(file: TFile) => void>();
   getName(): string {
     return "Vault";
   }
@@ -81,6 +83,7 @@ export class Vault {
   }
   async process(file: TFile, fn: (text: string) => string): Promise<string> {
     await Promise.resolve(); // it reads the file first
+    for (const l of [...this.onProcess]) l(file);
     this.write(file, fn(file.text));
     return file.text;
   }
