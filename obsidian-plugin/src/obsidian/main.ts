@@ -4,7 +4,6 @@ import { messageOf, Runner, type BlockRun, type Target } from "../runner.js";
 import { blockAt, requestOf, trimmed } from "../request.js";
 import { decodeStored, maxAlerts, type Alert, type Pending, type Stored } from "../settings.js";
 import { findFences } from "../fences.js";
-import { withoutLines } from "../writeback.js";
 import { chat } from "./chat.js";
 import { ApprovalDialog, confirmPlan } from "./dialogs.js";
 import { livePreview } from "./live.js";
@@ -39,6 +38,7 @@ export default class SilkPlugin extends Plugin {
       connect: () => this.#connect(server),
       note: (path) => notes.note(path),
       saveImage: (path, image) => notes.saveImage(path, image),
+      dropImages: (note, paths) => notes.dropImages(note, paths),
       saveBeside: (path, run, text) => notes.saveBeside(path, run, text),
       confirm: (request, preview) => confirmPlan(this.app, request, preview, true),
       approve: (run) => void this.#approve(run, server),
@@ -65,7 +65,6 @@ export default class SilkPlugin extends Plugin {
           (err: unknown) => new Notice(messageOf(err)),
         );
       },
-      clearNote: (target) => this.#clearNote(target, notes, server),
       now: () => Date.now(),
       connect: () => this.#connect(server),
       alerts: () => this.#stored.alerts,
@@ -206,21 +205,6 @@ export default class SilkPlugin extends Plugin {
     if (id === undefined) return;
     try {
       new ApprovalDialog(this.app, run, id, await server.client(), await server.owner()).open();
-    } catch (err) {
-      new Notice(messageOf(err), 10_000);
-    }
-  }
-
-  async #clearNote(target: Target, notes: Notes, server: Server): Promise<void> {
-    if (target.path === undefined) return;
-    const file = notes.note(target.path);
-    try {
-      for (let i = 0; i < 3; i++) {
-        const text = await file?.read();
-        if (file === undefined || text === undefined) return;
-        const result = blockAt(await (await this.#connect(server)).listNoteBlocks(text), target)?.result;
-        if (result === undefined || (await file.replace(text, withoutLines(text, result.line, result.end_line)))) return;
-      }
     } catch (err) {
       new Notice(messageOf(err), 10_000);
     }

@@ -49,6 +49,20 @@ export class TFile {
   constructor(
     public path: string,
     public text: string,
+    readonly parent: TFolder | null,
+    public data?: ArrayBuffer,
+  ) {}
+  get name(): string {
+    return this.path.slice(this.path.lastIndexOf("/") + 1);
+  }
+  get extension(): string {
+    return this.name.slice(this.name.lastIndexOf(".") + 1);
+  }
+}
+export class TFolder {
+  constructor(
+    readonly path: string,
+    readonly children: TFile[] = [],
   ) {}
 }
 export class FileSystemAdapter {
@@ -60,8 +74,7 @@ export class FileSystemAdapter {
 export class Vault {
   readonly adapter = {};
   readonly files = new Map<string, TFile>();
-  readonly binary = new Map<string, ArrayBuffer>();
-  readonly folders = new Set<string>();
+  readonly folders = new Map<string, TFolder>();
   readonly onWrite = new Set<(file: TFile) => void>();
   /** Called when process has begun and has not read the file yet: what another program wrote then is what process works on. */
   readonly onProcess = new Set<(file: TFile) => void>();
@@ -71,12 +84,18 @@ export class Vault {
   getFileByPath(path: string): TFile | null {
     return this.files.get(path) ?? null;
   }
-  getFolderByPath(path: string): object | null {
-    return this.folders.has(path) ? {} : null;
+  getFiles(): TFile[] {
+    return [...this.files.values()];
+  }
+  getFolderByPath(path: string): TFolder | null {
+    return this.folders.get(path) ?? null;
   }
   createFolder(path: string): Promise<void> {
-    this.folders.add(path);
+    this.folders.set(path, new TFolder(path));
     return Promise.resolve();
+  }
+  cachedRead(file: TFile): Promise<string> {
+    return Promise.resolve(file.text);
   }
   read(file: TFile): Promise<string> {
     return Promise.resolve(file.text);
@@ -92,14 +111,24 @@ export class Vault {
     file.text = text;
     for (const l of this.onWrite) l(file);
   }
-  create(path: string, text: string): Promise<TFile> {
-    const f = new TFile(path, text);
+  create(path: string, text: string, data?: ArrayBuffer): Promise<TFile> {
+    const parent = this.getFolderByPath(path.slice(0, Math.max(0, path.lastIndexOf("/"))));
+    const f = new TFile(path, text, parent, data);
     this.files.set(path, f);
+    parent?.children.push(f);
     return Promise.resolve(f);
   }
-  createBinary(path: string, data: ArrayBuffer): Promise<void> {
-    this.binary.set(path, data);
+  createBinary(path: string, data: ArrayBuffer): Promise<TFile> {
+    return this.create(path, "", data);
+  }
+  modifyBinary(file: TFile, data: ArrayBuffer): Promise<void> {
+    file.data = data;
     return Promise.resolve();
+  }
+  remove(file: TFile | TFolder): void {
+    this.files.delete(file.path);
+    this.folders.delete(file.path);
+    if (file instanceof TFile && file.parent !== null) file.parent.children.splice(file.parent.children.indexOf(file), 1);
   }
 }
 
@@ -123,6 +152,20 @@ export class App {
     getSecret: (id: string): string | null => this.secrets.get(id) ?? null,
     setSecret: (id: string, secret: string): void => {
       this.secrets.set(id, secret);
+    },
+  };
+  readonly fileManager = {
+    trashFile: (file: TFile | TFolder): Promise<void> => {
+      this.vault.remove(file);
+      return Promise.resolve();
+    },
+  };
+  readonly metadataCache = {
+    vault: this.vault,
+    /** Of each note, what it embeds by its whole path. */
+    get resolvedLinks(): Record<string, Record<string, number>> {
+      const links = (text: string): Record<string, number> => Object.fromEntries([...text.matchAll(/!\[\[([^\]|]+)/g)].map((m) => [m[1] ?? "", 1]));
+      return Object.fromEntries(this.vault.getFiles().filter((f) => f.extension === "md").map((f) => [f.path, links(f.text)]));
     },
   };
   readonly views: MarkdownView[] = [];
