@@ -411,6 +411,10 @@ test("by keyboard alone, with names, in a size that can be hit", async () => {
   for (const box of await page.locator(".silk-panel button").evaluateAll((all) => all.map((b) => b.getBoundingClientRect().toJSON() as { width: number; height: number }))) {
     expect(Math.min(box.width, box.height)).toBeGreaterThanOrEqual(24); // WCAG 2.2, 2.5.8
   }
+  for (const icon of await page.locator(".silk-panel button svg").evaluateAll((all) => all.map((s) => s.getBoundingClientRect().toJSON() as { width: number; height: number }))) {
+    expect([icon.width, icon.height]).toEqual([14, 14]); // drawn, whatever fonts there are
+  }
+  expect(await page.locator(".silk-panel button svg").count()).toBe(4);
   const log = page.getByRole("log", { name: "Output" });
   await log.focus();
   expect(await log.evaluate((el) => getComputedStyle(el).outlineStyle)).not.toBe("none");

@@ -4,13 +4,11 @@
  */
 import { StateField, type Extension } from "@codemirror/state";
 import type { EditorView } from "@codemirror/view";
+import { drawIcon } from "./icons.js";
 
 export const Platform = { isMobile: false, isDesktopApp: false, isDesktop: false, isLinux: false };
 export const normalizePath = (p: string): string => p.replace(/\\/g, "/").replace(/\/+/g, "/").replace(/^\/|\/$/g, "");
-export const setIcon = (el: HTMLElement, icon: string): void => {
-  const glyphs: Record<string, string> = { play: "▶", square: "■", copy: "⧉", eraser: "⌫" };
-  el.textContent = glyphs[icon] ?? "•";
-};
+export const setIcon = drawIcon;
 
 export class Component {
   #cleanups: (() => void)[] = [];
@@ -300,7 +298,7 @@ class Control {
     return this;
   }
   setIcon(t: string): this {
-    this.el.textContent = t === "trash" ? "✕" : t;
+    setIcon(this.el, t);
     return this;
   }
   setTooltip(t: string): this {
@@ -384,6 +382,7 @@ export class PluginSettingTab {
 interface Command {
   id: string;
   name: string;
+  icon?: string;
   callback?: () => void;
   editorCallback?: (editor: unknown, ctx: unknown) => void;
 }
@@ -408,6 +407,7 @@ export class Plugin extends Component {
     return Promise.resolve();
   }
   addCommand(c: Command): void {
+    if (c.icon !== undefined) setIcon(document.createElement("div"), c.icon);
     this.commands.set(c.id, c);
   }
   registerMarkdownPostProcessor(p: (el: HTMLElement, ctx: unknown) => void): void {
@@ -419,8 +419,12 @@ export class Plugin extends Component {
   registerView(type: string, make: (leaf: Leaf) => ItemView): void {
     this.app.viewTypes.set(type, make);
   }
-  addRibbonIcon(): void {
-    // the tests use commands
+  addRibbonIcon(icon: string, title: string, cb: () => void): HTMLElement {
+    const el = document.createElement("div"); // the tests use commands
+    setIcon(el, icon);
+    el.title = title;
+    el.addEventListener("click", cb);
+    return el;
   }
   addStatusBarItem(): HTMLElement {
     return (document.getElementById("statusbar") ?? document.body).appendChild(document.createElement("div"));
