@@ -420,13 +420,54 @@ test("by keyboard alone, with names, in a size that can be hit", async () => {
   expect(await log.evaluate((el) => getComputedStyle(el).outlineStyle)).not.toBe("none");
 });
 
-test("settings hold no token in the vault's files, and a wrong one is said", async () => {
-  const page = await opened(fence("echo x"), "edit");
-  await page.evaluate(() => {
+/** Shows the settings in the place of the note. */
+const settings = (page: Page): Promise<void> =>
+  page.evaluate(() => {
     const tab = host.plugin?.tab;
     tab?.display();
-    if (tab !== undefined) document.getElementById("main")?.replaceChildren(tab.containerEl);
+    if (tab !== undefined) document.getElementById("right")?.replaceChildren(tab.containerEl);
   });
+const colour = (page: Page, selector: string): Promise<string> => page.locator(selector).first().evaluate((el) => getComputedStyle(el).color);
+
+test("colours of outcomes can be chosen, are applied at once where they can be read, and can be reset", async () => {
+  const page = await opened(fence("echo x; echo y >&2"), "read");
+  await press(page, "Run this block");
+  await expect.poll(() => status(page).innerText(), until).toContain("in the note");
+  await page.evaluate((p) => {
+    host.read(p, "main");
+  }, note);
+  const ok = ".silk-panel .silk-status";
+  const before = await colour(page, ok);
+  await settings(page);
+  await page.getByLabel("Ended well", { exact: true }).fill("#0000c0");
+  expect(await colour(page, ok)).toBe("rgb(0, 0, 192)");
+  await page.evaluate(() => (document.body.className = "theme-dark"));
+  expect(await colour(page, ok)).not.toBe("rgb(0, 0, 192)"); // which nobody could read there
+  await page.evaluate(() => (document.body.className = "theme-light"));
+  const red = page.locator("[data-callout='widow-red']");
+  const border = (): Promise<string> => red.evaluate((el) => getComputedStyle(el).borderLeftColor);
+  expect(await border()).toBe("rgb(204, 0, 0)");
+  await page.getByLabel("Widow Red", { exact: true }).fill("#800080");
+  expect(await border()).toBe("rgb(128, 0, 128)");
+  expect(await page.evaluate(() => (host.stored() as { settings: { colours: unknown } }).settings.colours)).toEqual({ ok: "#0000c0", failed: "#ff0000", violated: "#800080", other: "#cccccc" });
+  await picture(page, "colours");
+  await page.getByRole("button", { name: "Reset: Ended well" }).click();
+  expect(await colour(page, ok)).toBe(before);
+  expect(await page.getByLabel("Ended well", { exact: true }).inputValue()).toBe("#39ff14");
+  expect(await border()).toBe("rgb(128, 0, 128)"); // the others stay
+  const windows = await page.evaluate(() => {
+    const doc = document.implementation.createHTMLDocument();
+    host.app.events.dispatchEvent(new CustomEvent("window-open", { detail: { doc } }));
+    const set = doc.body.style.getPropertyValue("--silk-violated");
+    host.unload();
+    return [set, document.body.style.length];
+  });
+  expect(windows).toEqual(["#800080", 0]); // a window of its own has them too, and nothing stays of a plugin that is switched off
+});
+
+test("settings hold no token in the vault's files, and a wrong one is said", async () => {
+  const page = await opened(fence("echo x"), "edit");
+  await settings(page);
   await page.getByLabel("Token", { exact: true }).first().fill("silk_wrong");
   await page.getByRole("button", { name: "Connection" }).click();
   await expect.poll(() => page.locator(".setting-item", { hasText: "Connection" }).innerText(), until).toMatch(/token|unauthorized/i);

@@ -1,6 +1,7 @@
 import type { SilkClient } from "@silk-sandbox/client";
 import { FileSystemAdapter, Notice, Platform, Plugin, type Editor, type MarkdownFileInfo, type MarkdownView, type WorkspaceLeaf } from "obsidian";
 import { messageOf, Runner, type BlockRun, type Target } from "../runner.js";
+import { outcomeColours, variablesOf } from "../colour.js";
 import { blockAt, requestOf, trimmed } from "../request.js";
 import { decodeStored, maxAlerts, type Alert, type Pending, type Stored } from "../settings.js";
 import { findFences } from "../fences.js";
@@ -79,11 +80,13 @@ export default class SilkPlugin extends Plugin {
     this.addRibbonIcon("square-terminal", "Sandbox runs", () => void this.#openRuns());
     this.#statusBar(runner);
     this.#commands(runner, host, server);
+    this.#colours();
     this.addSettingTab(
       new SettingsTab(this.app, this, {
         settings: () => this.#stored.settings,
         change: (s) => {
           this.#store({ settings: { ...this.#stored.settings, ...s } });
+          this.#colour();
         },
         secrets,
         keychain: hasKeychain(this),
@@ -106,6 +109,25 @@ export default class SilkPlugin extends Plugin {
 
   override async onExternalSettingsChange(): Promise<void> {
     this.#stored = decodeStored(await this.loadData());
+    this.#colour();
+  }
+
+  /** Gives the chosen colours to all windows, also to those that are opened later. */
+  #colours(): void {
+    this.#colour();
+    this.registerEvent(this.app.workspace.on("window-open", (w) => {
+      w.doc.body.setCssProps(variablesOf(this.#stored.settings.colours));
+    }));
+    this.register(() => {
+      this.#colour(Object.fromEntries(Object.keys(variablesOf(outcomeColours)).map((k) => [k, ""])));
+    });
+  }
+
+  #colour(variables = variablesOf(this.#stored.settings.colours)): void {
+    const { workspace } = this.app;
+    const windows = new Set([workspace.containerEl.doc]);
+    workspace.iterateAllLeaves((leaf) => windows.add(leaf.view.containerEl.doc));
+    for (const doc of windows) doc.body.setCssProps(variables);
   }
 
   async #connect(server: Server): Promise<SilkClient> {

@@ -29,6 +29,9 @@ export class Component {
   register(cb: () => void): void {
     this.#cleanups.push(cb);
   }
+  registerEvent(off: () => void): void {
+    this.register(off);
+  }
   registerDomEvent(el: HTMLElement, type: string, cb: (e: Event) => void): void {
     el.addEventListener(type, cb);
     this.register(() => {
@@ -137,6 +140,9 @@ export class MarkdownView {
     readonly file: TFile,
     readonly cm: EditorView,
   ) {}
+  get containerEl(): HTMLElement {
+    return this.cm.dom;
+  }
   save(): Promise<void> {
     this.app.vault.write(this.file, this.cm.state.doc.toString());
     return Promise.resolve();
@@ -167,10 +173,20 @@ export class App {
     },
   };
   readonly views: MarkdownView[] = [];
+  readonly events = new EventTarget();
   readonly workspace = {
     containerEl: document.body,
     iterateAllLeaves: (cb: (leaf: { view: unknown }) => void): void => {
       for (const view of this.views) cb({ view });
+    },
+    on: (name: string, cb: (window: { doc: Document }) => void): (() => void) => {
+      const listener = (e: Event): void => {
+        cb((e as CustomEvent<{ doc: Document }>).detail);
+      };
+      this.events.addEventListener(name, listener);
+      return () => {
+        this.events.removeEventListener(name, listener);
+      };
     },
     onLayoutReady: (cb: () => void): void => {
       cb();
@@ -356,6 +372,9 @@ export class Setting {
   }
   addToggle(cb: (c: Control) => void): this {
     return this.#add(new Control(this.#control, "input", "checkbox"), cb);
+  }
+  addColorPicker(cb: (c: Control) => void): this {
+    return this.#add(new Control(this.#control, "input", "color"), cb);
   }
   addDropdown(cb: (c: Control) => void): this {
     return this.#add(new Control(this.#control, "select"), cb);

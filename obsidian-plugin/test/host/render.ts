@@ -25,7 +25,8 @@ export function render(text: string, image: (path: string) => string | undefined
       const title = /^\[!([\w-]+)\][+-]? ?(.*)$/.exec(body[0] ?? "");
       const quote = el.appendChild(document.createElement("blockquote"));
       if (title !== null) {
-        quote.className = `callout callout-${title[1] ?? ""}`;
+        quote.className = "callout";
+        quote.dataset["callout"] = title[1] ?? "";
         quote.appendChild(document.createElement("div")).textContent = title[2] ?? "";
         body.shift();
       }
