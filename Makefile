@@ -72,6 +72,7 @@ test-short: ## tests that need no privileges, no images and no sandbox kernel
 
 race: build ## tests under the race detector, without the sandbox kernel (needs gcc)
 	SILK_TEST_HOME=$(SILK_HOME) CGO_ENABLED=1 tools/postgres $(GO) test -race -p 2 -timeout 20m $(FAST)
+	CGO_ENABLED=1 $(GO) test -race -tags server -run 'Note|MCP|Handoff' ./cmd/silk
 
 fuzz: ## every fuzz target for FUZZTIME (30s), and the built silk against the host's kernel
 	@for pkg in $(FAST); do for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \

@@ -45,11 +45,19 @@ type NoteResultRequest struct {
 	Attachments string  `json:"attachments,omitempty" maxLength:"400" doc:"Folder of the vault for pictures that the run has made; left out, they are not shown" example:"attachments"`
 }
 
-// NoteText is a note with a result in it.
+// NoteCleanRequest asks for a note without the result under one of its blocks.
+type NoteCleanRequest struct {
+	Text     string `json:"text" maxLength:"4194304" doc:"The whole note as it is now"`
+	Line     int    `json:"line" minimum:"0" doc:"Of the block's opening fence"`
+	CodeHash string `json:"code_hash" minLength:"64" maxLength:"64" doc:"Of the block"`
+}
+
+// NoteText is a note into which a result was put, or from which one was taken.
 type NoteText struct {
 	Text   string      `json:"text" doc:"The whole note"`
 	Line   int         `json:"line" doc:"Of the block's opening fence"`
 	Images []NoteImage `json:"images" doc:"Pictures that the result shows: put each artifact at its path of the vault"`
+	Unused []string    `json:"unused" doc:"Paths in the vault of pictures that an earlier result showed and this note does not name any more: remove each that nothing else in the vault shows"`
 }
 
 // NoteImage is a picture that a result shows.

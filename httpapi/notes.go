@@ -1,12 +1,14 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"io"
 	"net/http"
+	"path"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -28,6 +30,8 @@ type noteIn struct{ Body api.NoteRequest }
 type blocksOut struct{ Body api.NoteBlocks }
 
 type resultIn struct{ Body api.NoteResultRequest }
+
+type cleanIn struct{ Body api.NoteCleanRequest }
 
 type textOut struct{ Body api.NoteText }
 
@@ -55,6 +59,38 @@ func (h *handler) notes() {
 		out, err := h.noteResult(ctx, id, in.Body)
 		return &textOut{out}, err
 	})
+	operation(h, huma.Operation{
+		OperationID: "clean-note", Method: http.MethodPost, Path: "/v1/notes/clean", Summary: "Take a result out of a note", Tags: []string{"notes"},
+		Description:  "It returns the note without the result under a block, or as it is if there is none. Write it only if the note is still what was sent; else ask again.",
+		MaxBodyBytes: maxNoteBody, Errors: []int{http.StatusConflict},
+	}, func(_ context.Context, id auth.Identity, in *cleanIn) (*textOut, error) {
+		if !id.Can(auth.ActView) {
+			return nil, auth.ErrForbidden
+		}
+		n := note.Parse([]byte(in.Body.Text))
+		i, err := note.Locate(nil, n, in.Body.Line, in.Body.CodeHash)
+		if err != nil {
+			return nil, err
+		}
+		return &textOut{noteText(&n.Blocks[i], n.Clear(i), nil)}, nil
+	})
+}
+
+// noteText is the answer with the new text of a note, whose block b was changed.
+func noteText(b *note.Block, text []byte, images []note.Image) api.NoteText {
+	out := api.NoteText{Text: string(text), Line: b.Line, Images: []api.NoteImage{}, Unused: []string{}}
+	for _, img := range images {
+		out.Images = append(out.Images, api.NoteImage{Artifact: img.Artifact, Path: img.Path})
+	}
+	if b.Result == nil {
+		return out
+	}
+	for _, at := range b.Result.Images {
+		if !bytes.Contains(text, []byte(at)) && !bytes.Contains(text, []byte("[["+path.Base(at))) { // the short form of a link
+			out.Unused = append(out.Unused, at)
+		}
+	}
+	return out
 }
 
 func noteBlock(b *note.Block) api.NoteBlock {
@@ -123,11 +159,7 @@ func (h *handler) noteResult(ctx context.Context, id auth.Identity, in api.NoteR
 	for i, handed := range list {
 		result.Handoffs = append(result.Handoffs, note.Handoff{Receiver: handed.Receiver, Note: notes[i]})
 	}
-	out := api.NoteText{Text: string(n.Put(i, result)), Line: n.Blocks[i].Line, Images: []api.NoteImage{}}
-	for _, img := range result.Images {
-		out.Images = append(out.Images, api.NoteImage{Artifact: img.Artifact, Path: img.Path})
-	}
-	return out, nil
+	return noteText(&n.Blocks[i], n.Put(i, result), result.Images), nil
 }
 
 // started says whether a run with this outcome has begun for sure, and its record has its code.

@@ -4,6 +4,7 @@ package httpapi_test
 
 import (
 	"encoding/json"
+	"path"
 	"strings"
 	"testing"
 
@@ -63,6 +64,33 @@ func TestNotes(t *testing.T) {
 	found := get[api.NoteBlocks](s, call{role: auth.Runner, method: "POST", path: "/v1/notes/blocks", body: asJSON(t, api.NoteRequest{Text: got.Text})}, 200).Blocks
 	if len(found) != 3 || found[0].Result == nil || found[0].Result.Run != r.ID || found[0].CodeHash != blocks[0].CodeHash {
 		t.Errorf("blocks of the new note %+v", found)
+	}
+
+	clean := api.NoteCleanRequest{Text: got.Text, Line: 2, CodeHash: blocks[0].CodeHash}
+	cleanCall := func() call {
+		return call{role: auth.Viewer, method: "POST", path: "/v1/notes/clean", body: asJSON(t, clean)}
+	}
+	if out := get[api.NoteText](s, cleanCall(), 200); out.Text != note || out.Line != 2 || len(out.Images) != 0 || len(out.Unused) != 1 || out.Unused[0] != got.Images[0].Path {
+		t.Errorf("cleaned: %+v", out)
+	}
+	for _, shown := range []string{got.Images[0].Path, path.Base(got.Images[0].Path) + "|200"} {
+		clean.Text = got.Text + "\r\nAs ![[" + shown + "]] shows.\r\n"
+		if out := get[api.NoteText](s, cleanCall(), 200); len(out.Unused) != 0 {
+			t.Errorf("unused is what the note shows elsewhere: %q", out.Unused)
+		}
+	}
+	clean.Text = note
+	if out := get[api.NoteText](s, cleanCall(), 200); out.Text != note || len(out.Unused) != 0 {
+		t.Errorf("nothing to clean: %+v", out)
+	}
+	clean.Text = "# T"
+	if resp, text := s.do(cleanCall()); resp.StatusCode != 409 || !strings.Contains(string(text), "urn:silk:block-not-found") {
+		t.Errorf("%d %s", resp.StatusCode, text)
+	}
+	bare := again
+	bare.Attachments = ""
+	if out, _ := put(bare, 200); len(out.Unused) != 1 || out.Unused[0] != got.Images[0].Path {
+		t.Errorf("a result without its picture: unused %q", out.Unused)
 	}
 
 	for _, test := range []struct {

@@ -136,6 +136,8 @@ func (c *collector) add(h *tar.Header, content io.Reader) error {
 		a.Omitted = fmt.Sprintf("larger than the %s that one artifact may have", megabytes(c.cfg.FileBytes))
 	case !plain:
 		a.Omitted = "its name leads out of the workspace"
+	case isTemp(elements[len(elements)-1]):
+		a.Omitted = "its name is one that files have while they are copied"
 	default:
 		return c.addFile(a, name, elements, content)
 	}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 	"syscall"
 )
 
@@ -17,6 +18,8 @@ type output struct {
 	base *os.Root
 	path []string // elements of dir
 	dir  *os.Root // directory of the latest file, base if path is empty
+
+	swept map[string]bool // directories in which nothing is left of earlier outputs
 }
 
 // openOutput opens dir, which is made with its parents if it is missing.
@@ -28,7 +31,8 @@ func openOutput(dir string) (*output, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &output{base: base, dir: base}, nil
+	sweep(base)
+	return &output{base: base, dir: base, swept: map[string]bool{}}, nil
 }
 
 func (o *output) close() error {
@@ -65,11 +69,12 @@ func (o *output) create(elements []string, mode fs.FileMode) (*pending, error) {
 func (o *output) spool() (*pending, error) { return newPending(o.base, "", 0o600) }
 
 func newPending(dir *os.Root, name string, perm fs.FileMode) (*pending, error) {
-	temp := ".silk-" + rand.Text()
+	temp := tempPrefix + rand.Text()
 	file, err := dir.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {
 		return nil, err
 	}
+	_ = lockFile(file) // where it cannot be locked it cannot be found dead either
 	return &pending{dir: dir, file: file, temp: temp, name: name}, nil
 }
 
@@ -102,7 +107,7 @@ func (o *output) enter(elements []string) error {
 		at, dir = n, o.dir
 	}
 	for ; at < len(elements); at++ {
-		next, err := enterOne(dir, elements[at])
+		next, err := o.enterOne(dir, elements[:at+1])
 		if err != nil {
 			if dir != o.base && dir != o.dir {
 				err = errors.Join(err, dir.Close())
@@ -127,10 +132,12 @@ func (o *output) enter(elements []string) error {
 	return err
 }
 
-// enterOne opens the directory name in dir, which is made if it is missing.
-func enterOne(dir *os.Root, name string) (*os.Root, error) {
+// enterOne opens the directory of that path, whose last element is in dir. It is made if it is missing.
+func (o *output) enterOne(dir *os.Root, elements []string) (*os.Root, error) {
+	name := elements[len(elements)-1]
 	info, err := dir.Lstat(name)
-	if errors.Is(err, fs.ErrNotExist) {
+	made := errors.Is(err, fs.ErrNotExist)
+	if made {
 		if err := dir.Mkdir(name, 0o755); err != nil {
 			return nil, err
 		}
@@ -142,7 +149,12 @@ func enterOne(dir *os.Root, name string) (*os.Root, error) {
 	if !info.IsDir() {
 		return nil, fmt.Errorf("%.100q in the artifact directory is a %s, not a directory", name, typeOf(info.Mode()))
 	}
-	return openSame(dir, name, info)
+	next, err := openSame(dir, name, info)
+	if path := strings.Join(elements, "/"); err == nil && !made && !o.swept[path] {
+		o.swept[path] = true
+		sweep(next)
+	}
+	return next, err
 }
 
 // rename closes the file and gives it its name.

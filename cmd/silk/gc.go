@@ -15,7 +15,7 @@ func (a *app) gcCommand() *cobra.Command {
 	var dryRun bool
 	c := &cobra.Command{
 		Use: "gc", Short: "Remove what crashed runs and earlier versions left, and images without a tag", Args: needArgs(0, 0, "no arguments"),
-		Long: `Remove what crashed runs and selftests left on this host (control groups, files) and complete their records, remove the sandbox kernels
+		Long: `Remove what crashed runs, notes and selftests left on this host (control groups, files) and complete their records, remove the sandbox kernels
 of earlier versions of silk and images without a tag. Old audit events move into files, and files older than the owner's
 retention go (see docs/audit.md). Every run begins with the first part of it by itself; complete records and tagged
 images are never touched, nor is anything of a run that lives.`,
@@ -66,7 +66,7 @@ func (a *app) gc(dryRun bool) error {
 	left, err := run.Recover(a.ctx, h.home, dryRun, h.salvage, outbox)
 	keep(err)
 	answer.Runs, answer.Files = append([]string{}, left.Runs...), append([]string{}, left.Files...)
-	for _, dir := range deadSelftests() {
+	for _, dir := range deadScratch() {
 		if !dryRun {
 			if err := os.RemoveAll(dir); err != nil {
 				keep(err)

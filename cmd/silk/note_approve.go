@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -88,7 +89,9 @@ func (a *app) noteApprove(f *noteFlags, name string) (err error) {
 	if err := makeHome(home); err != nil {
 		return err
 	}
-	lock, err := lockfile.Take(filepath.Join(home, approvedFile+".lock"))
+	ctx, cancel := context.WithTimeoutCause(a.ctx, notePatience, errors.New("another program has locked it"))
+	defer cancel()
+	lock, err := lockfile.Directory(ctx, home)
 	if err != nil {
 		return &hostError{err}
 	}

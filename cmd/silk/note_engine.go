@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -71,6 +72,9 @@ func (a *app) noteEngine() (noteEngine, error) {
 		}
 		return &remoteNotes{a, c}, nil
 	}
+	if err := sweepScratch(); err != nil {
+		return nil, fmt.Errorf("remove what a silk note left that was killed: %w", err)
+	}
 	h, err := a.openHost(false)
 	if err != nil {
 		return nil, err
@@ -104,11 +108,12 @@ func (l *localNotes) close() error {
 }
 
 func (l *localNotes) run(ctx context.Context, b *note.Block, from run.Note) (_ *noteEnd, err error) {
-	dir, err := os.MkdirTemp("", "silk-note-")
+	dir, release, err := scratchDir(noteDirs)
 	if err != nil {
 		return nil, &hostError{fmt.Errorf("make directory for artifacts: %w", err)}
 	}
-	end := &noteEnd{close: func() error { return os.RemoveAll(dir) }}
+	dir = filepath.Join(dir, "artifacts")
+	end := &noteEnd{close: release}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, end.close())

@@ -4,6 +4,8 @@ package main
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,8 +16,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/silk-sandbox/silk/internal/atomicfile"
+	"github.com/silk-sandbox/silk/internal/lockfile"
 	"github.com/silk-sandbox/silk/note"
 )
 
@@ -24,6 +28,8 @@ type noteFile struct {
 	shown string // as the user named it
 	path  string // without links
 	vault string // the folder with its pictures
+
+	patience time.Duration // until another silk lets go of its folder; 0: notePatience
 }
 
 // errNoteChanged says that a note is not what it was when it was read.
@@ -73,7 +79,29 @@ func (f noteFile) read() (*note.Note, error) {
 	return note.Parse(text), nil
 }
 
-// write replaces the note's text if it is still was, at once and whole.
+// notePatience is how long a note is waited for that another silk writes: each result takes some milliseconds.
+const notePatience = 10 * time.Second
+
+// errNoteHeld says that a note's folder is locked, by another silk or by something else.
+var errNoteHeld = errors.New("another program has locked the note's folder")
+
+// alone lets no other silk of this host write notes in the folder of this one while change does. Editors do not ask for that lock,
+// so write looks too. Where the file system has no such locks, nobody waits for anybody.
+func (f noteFile) alone(ctx context.Context, change func() error) (err error) {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), cmp.Or(f.patience, notePatience), errNoteHeld)
+	defer cancel()
+	lock, err := lockfile.Directory(ctx, filepath.Dir(f.path))
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		return change()
+	case err != nil:
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Leave()) }()
+	return change()
+}
+
+// write replaces the note's text if it is still was, at once and whole. It is called in alone.
 func (f noteFile) write(was, text []byte) error {
 	if bytes.Equal(was, text) {
 		return nil

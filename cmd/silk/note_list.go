@@ -100,9 +100,31 @@ func (a *app) noteClean(f *noteFlags, name string) error {
 
 // cleanNote removes results from one note and returns how many.
 func (a *app) cleanNote(f *noteFlags, file noteFile) (removed int, err error) {
-	n, err := file.read()
+	if f.dryRun {
+		n, now, _, removed, err := withoutResults(f, file)
+		if err == nil {
+			_, err = a.out.Write(diff.Diff(file.shown, n.Text(), file.shown+" (without results)", now.Text()))
+		}
+		return removed, err
+	}
+	var images []string
+	err = file.alone(a.ctx, func() (err error) {
+		var n, now *note.Note
+		if n, now, images, removed, err = withoutResults(f, file); err != nil {
+			return err
+		}
+		return file.write(n.Text(), now.Text())
+	})
 	if err != nil {
 		return 0, err
+	}
+	return removed, file.dropImages(images)
+}
+
+// withoutResults is a note as it is, and as it is without the results of the blocks that are meant, with their pictures and number.
+func withoutResults(f *noteFlags, file noteFile) (n, now *note.Note, images []string, removed int, err error) {
+	if n, err = file.read(); err != nil {
+		return nil, nil, nil, 0, err
 	}
 	list := make([]int, len(n.Blocks))
 	for i := range list {
@@ -110,11 +132,10 @@ func (a *app) cleanNote(f *noteFlags, file noteFile) (removed int, err error) {
 	}
 	if !f.all {
 		if list, err = f.chosen(n, file.shown); err != nil {
-			return 0, err
+			return nil, nil, nil, 0, err
 		}
 	}
-	now := n
-	var images []string
+	now = n
 	for _, i := range list {
 		if place := now.Blocks[i].Result; place != nil {
 			images = append(images, place.Images...)
@@ -122,15 +143,5 @@ func (a *app) cleanNote(f *noteFlags, file noteFile) (removed int, err error) {
 			removed++
 		}
 	}
-	if f.dryRun {
-		_, err = a.out.Write(diff.Diff(file.shown, n.Text(), file.shown+" (without results)", now.Text()))
-		return removed, err
-	}
-	if removed == 0 {
-		return 0, nil
-	}
-	if err := file.write(n.Text(), now.Text()); err != nil {
-		return 0, err
-	}
-	return removed, file.dropImages(images)
+	return n, now, images, removed, nil
 }

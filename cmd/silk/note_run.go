@@ -193,33 +193,60 @@ func (r *noteRunner) put(before *note.Note, b note.Block, end *noteEnd) (beside 
 			return "", err
 		}
 	}
-	for range putAttempts {
-		if err := r.refresh(); err != nil {
-			return "", err
-		}
-		i, err := note.Locate(before, r.now, b.Line, b.CodeHash)
-		if err != nil {
-			break
-		}
-		text := r.now.Put(i, result)
-		if !r.flags.dryRun {
-			err = r.file.write(r.now.Text(), text)
-		}
-		if err == nil {
-			old := r.now.Blocks[i].Result
-			if r.now = note.Parse(text); old != nil && !r.flags.dryRun {
-				err = r.file.dropImages(old.Images)
-			}
-			return "", err
-		}
-		if !errors.Is(err, errNoteChanged) {
-			return "", err
-		}
+	why := ""
+	was, err := r.place(before, b, result)
+	switch {
+	case err == nil:
+		return "", r.file.dropImages(was)
+	case errors.Is(err, note.ErrNotFound):
+		why = "the block was changed or removed while it ran"
+	case errors.Is(err, errNoteChanged):
+		why = "it is changed all the time"
+	case errors.Is(err, errNoteHeld):
+		why = errNoteHeld.Error()
+	default:
+		return "", err
 	}
 	if beside, err = r.file.beside(end.outcome.Run, note.Aside(b, result)); err == nil {
-		r.errorf("%s: the block was changed or removed while it ran; the note is as it was, and the result is in %s", r.file.shown, beside)
+		r.errorf("%s: %s; the note is as it was, and the result is in %s", r.file.shown, why, beside)
 	}
 	return beside, err
+}
+
+// place puts a result under block b of before in the note as it is now, and returns the pictures of the result that was there.
+func (r *noteRunner) place(before *note.Note, b note.Block, result *note.Result) (was []string, err error) {
+	if r.flags.dryRun {
+		i, err := note.Locate(before, r.now, b.Line, b.CodeHash)
+		if err == nil {
+			r.now = note.Parse(r.now.Put(i, result))
+		}
+		return nil, err
+	}
+	err = r.file.alone(r.ctx, func() error {
+		var err error
+		for range putAttempts {
+			if r.now, err = r.file.read(); err != nil {
+				return err
+			}
+			i, missing := note.Locate(before, r.now, b.Line, b.CodeHash)
+			if missing != nil {
+				return missing
+			}
+			text := r.now.Put(i, result)
+			if err = r.file.write(r.now.Text(), text); err == nil {
+				if old := r.now.Blocks[i].Result; old != nil {
+					was = old.Images
+				}
+				r.now = note.Parse(text)
+				return nil
+			}
+			if !errors.Is(err, errNoteChanged) {
+				return err
+			}
+		}
+		return err
+	})
+	return was, err
 }
 
 // stableID names a block in paths of pictures that must not change: by its code, and by its number among its copies.

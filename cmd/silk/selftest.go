@@ -135,12 +135,10 @@ const decoyVariable = "SILK_SELFTEST_DECOY"
 // attack runs rows with an engine and a state directory of their own, so that the user's runs stay theirs.
 func (a *app) attack(h *host, f selftestFlags, rows []selftest.Row) (_ selftest.Report, err error) {
 	report := selftest.Report{Schema: selftest.Schema, Silk: version, Driver: f.driver, Image: f.image, UID: os.Geteuid(), Began: time.Now().UTC().Format(time.RFC3339)}
-	for _, dead := range deadSelftests() {
-		if err := os.RemoveAll(dead); err != nil {
-			return report, &hostError{fmt.Errorf("remove what a selftest left that was killed: %w", err)}
-		}
+	if err := sweepScratch(); err != nil {
+		return report, fmt.Errorf("remove what a selftest left that was killed: %w", err)
 	}
-	dir, release, err := selftestDir()
+	dir, release, err := scratchDir(selftestDirs)
 	if err != nil {
 		return report, &hostError{err}
 	}

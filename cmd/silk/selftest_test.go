@@ -31,14 +31,14 @@ func (interrupted) Start(ctx context.Context, _ driver.Spec) (driver.Sandbox, er
 	return nil, context.Cause(ctx)
 }
 
-// killedSelftest makes what a selftest leaves that is killed.
-func killedSelftest(t *testing.T) (dir string) {
+// killedScratch makes what a silk leaves that is killed.
+func killedScratch(t *testing.T, prefix string) (dir string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", selftestDirs)
+	dir, err := os.MkdirTemp("", prefix)
 	if err != nil {
 		t.Fatal(err)
 	}
-	lock, err := lockfile.Create(filepath.Join(dir, selftestLock))
+	lock, err := lockfile.Create(filepath.Join(dir, scratchLock))
 	if err := errors.Join(err, lock.Leave(), os.Mkdir(filepath.Join(dir, "state"), 0o700)); err != nil {
 		t.Fatal(err)
 	}
@@ -72,19 +72,23 @@ func TestSelftest(t *testing.T) {
 		}
 		return
 	}
-	dead := killedSelftest(t)
+	dead, deadNote := killedScratch(t, selftestDirs), killedScratch(t, noteDirs)
 	status, stdout, _ := silk(&drivertest.Fake{}, "gc", "--dry-run")
 	if _, err := os.Stat(dead); status != 0 || err != nil || !strings.Contains(stdout, "would remove "+dead) {
 		t.Errorf("gc --dry-run: status %d, %s, %v", status, stdout, err)
 	}
-	if status, stdout, _ = silk(&drivertest.Fake{}, "gc"); status != 0 || !strings.Contains(stdout, "removed "+dead) {
+	if status, stdout, _ = silk(&drivertest.Fake{}, "gc"); status != 0 || !strings.Contains(stdout, "removed "+dead) || !strings.Contains(stdout, "removed "+deadNote) {
 		t.Errorf("gc: status %d, %s", status, stdout)
 	}
-	living, release, err := selftestDir()
+	living, release, err := scratchDir(selftestDirs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	killedSelftest(t)
+	killedScratch(t, selftestDirs)
+	others := filepath.Join(os.TempDir(), "silk-selftest-mine")
+	if err := errors.Join(os.Mkdir(others, 0o700), os.WriteFile(filepath.Join(others, scratchLock), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
 
 	status, stdout, stderr := silk(&drivertest.Fake{}, "selftest", "--only", "chroot|spellings", "--json")
 	var report selftest.Report
@@ -117,7 +121,10 @@ func TestSelftest(t *testing.T) {
 	if _, err := os.Stat(living); err != nil {
 		t.Errorf("what belongs to a selftest that lives was removed: %v", err)
 	}
-	if err := release(); err != nil {
+	if _, err := os.Stat(others); err != nil {
+		t.Errorf("what somebody else has made was removed: %v", err)
+	}
+	if err := errors.Join(os.RemoveAll(others), release()); err != nil {
 		t.Error(err)
 	}
 	if left, err := filepath.Glob(filepath.Join(os.TempDir(), "silk-selftest-*")); err != nil || len(left) > 0 {

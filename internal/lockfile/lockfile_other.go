@@ -3,6 +3,7 @@
 package lockfile
 
 import (
+	"context"
 	"errors"
 	"fmt"
 )
@@ -16,6 +17,11 @@ func Create(string) (*Lock, error) { return &Lock{}, nil }
 // Take is not supported here.
 func Take(path string) (*Lock, error) {
 	return nil, fmt.Errorf("lock %s: %w", path, errors.ErrUnsupported)
+}
+
+// Directory is not supported here.
+func Directory(_ context.Context, dir string) (*Lock, error) {
+	return nil, fmt.Errorf("lock %s: %w", dir, errors.ErrUnsupported)
 }
 
 // Remove does nothing.

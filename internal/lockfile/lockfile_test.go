@@ -4,6 +4,7 @@ package lockfile
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -106,5 +107,45 @@ func TestTakeOneAtATime(t *testing.T) {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("after Leave: %v, %v", info, err)
 		}
+	}
+}
+
+// A directory is locked by one at a time, and nothing is made in it.
+func TestDirectory(t *testing.T) {
+	dir := t.TempDir()
+	first, err := Directory(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	late := errors.New("late")
+	cancel(late)
+	if _, err := Directory(ctx, dir); !errors.Is(err, ErrHeld) || !errors.Is(err, late) {
+		t.Errorf("a second one: %v", err)
+	}
+	second := make(chan error)
+	go func() {
+		l, err := Directory(t.Context(), dir)
+		if err == nil {
+			err = l.Leave()
+		}
+		second <- err
+	}()
+	select {
+	case err := <-second:
+		t.Fatalf("two have it: %v", err)
+	default:
+	}
+	if err := first.Leave(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-second; err != nil {
+		t.Errorf("after the first one: %v", err)
+	}
+	if names, err := os.ReadDir(dir); len(names) != 0 || err != nil {
+		t.Errorf("in it are %v, %v", names, err)
+	}
+	if _, err := Directory(t.Context(), filepath.Join(dir, "nowhere")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a missing one: %v", err)
 	}
 }

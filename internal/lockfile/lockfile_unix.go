@@ -3,11 +3,13 @@
 package lockfile
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"syscall"
+	"time"
 )
 
 // Lock is a locked file.
@@ -53,6 +55,42 @@ func Take(path string) (*Lock, error) {
 		return nil, fmt.Errorf("lock %s: %w", path, errors.Join(err, f.Close()))
 	}
 	return &Lock{f, path}, nil
+}
+
+// waits is how long Directory waits until it tries again.
+const waits = 2 * time.Millisecond
+
+// Directory locks a directory that is there, for work on the files in it that one process at a time does, and leaves nothing in it. It
+// waits until ctx ends: the error is then [ErrHeld] and the context's cause. It wraps [errors.ErrUnsupported] where the file system
+// has no locks of directories.
+func Directory(ctx context.Context, dir string) (_ *Lock, err error) {
+	f, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("lock %s: %w", dir, errors.Join(err, f.Close()))
+		}
+	}()
+	tick := time.NewTicker(waits)
+	defer tick.Stop()
+	for {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		switch {
+		case err == nil:
+			return &Lock{f, dir}, nil
+		case errors.Is(err, syscall.EBADF), errors.Is(err, syscall.ENOLCK): // NFS wants a file that is open for writing (flock(2))
+			return nil, fmt.Errorf("%w (%w)", err, errors.ErrUnsupported)
+		case !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR):
+			return nil, err // ENOSYS and EOPNOTSUPP are errors.ErrUnsupported
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w, %w", ErrHeld, context.Cause(ctx))
+		}
+	}
 }
 
 // Remove removes the file and drops the lock.

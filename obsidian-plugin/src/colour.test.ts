@@ -1,28 +1,28 @@
 import { expect, test } from "vitest";
-import { contrast, legible, palette, terminal } from "./colour.js";
+import { contrast, legible, outcomeColours, palette, terminal, variablesOf } from "./colour.js";
 
 test("contrast is that of WCAG", () => {
   expect(contrast("#000000", "#ffffff")).toBeCloseTo(21, 5);
   expect(contrast("#777777", "#ffffff")).toBeCloseTo(4.48, 2);
 });
 
-// The lightest and darkest backgrounds that text of the plugin stands on.
-test.each<readonly [string, string, string]>([
-  ["alert on abyssal", palette.alertOnDark, palette.abyssal],
-  ["success on abyssal", palette.success, palette.abyssal],
-  ["ash on abyssal", palette.ash, palette.abyssal],
-  ["alert on a dark theme", palette.alertOnDark, "#262626"],
-  ["success on a dark theme", palette.success, "#262626"],
-  ["ash on a dark theme", palette.ash, "#262626"],
-  ["alert on white", palette.alertOnLight, "#ffffff"],
-  ["alert on a light grey", palette.alertOnLight, "#e8e8e8"],
-  ["success on white", palette.successOnLight, "#ffffff"],
-  ["success on a light grey", palette.successOnLight, "#e8e8e8"],
-  ["ash on white", palette.ashOnLight, "#ffffff"],
-  ["ash on a light grey", palette.ashOnLight, "#e8e8e8"],
-  ...terminal.slice(1).map((c, i) => [`terminal colour ${String(i + 1)}`, c, palette.abyssal] as const),
-])("%s: %s can be read on %s", (_, text, background) => {
-  expect(contrast(text, background)).toBeGreaterThanOrEqual(4.5);
+test("terminal colours can be read", () => {
+  for (const c of [palette.ash, ...terminal.slice(1)]) expect(contrast(c, palette.abyssal)).toBeGreaterThanOrEqual(4.5);
+});
+
+test("whatever colours are chosen, text in them can be read on the backgrounds of themes", () => {
+  const parts = ["00", "33", "66", "99", "cc", "ff"];
+  for (const r of parts) for (const g of parts) for (const b of parts) {
+    const v = variablesOf({ ...outcomeColours, failed: `#${r}${g}${b}` });
+    for (const background of ["#ffffff", "#f3f3f3", "#e8e8e8"]) expect(contrast(v["--silk-failed-on-light"] ?? "", background)).toBeGreaterThanOrEqual(4.5);
+    for (const background of [palette.abyssal, "#1e1e1e", "#262626"]) expect(contrast(v["--silk-failed-on-dark"] ?? "", background)).toBeGreaterThanOrEqual(4.5);
+  }
+});
+
+test("a colour that can be read is the one that was chosen", () => {
+  const v = variablesOf(outcomeColours);
+  expect([v["--silk-ok"], v["--silk-ok-on-dark"], v["--silk-other-on-dark"], v["--silk-violated"]]).toEqual(["#39ff14", "#39ff14", "#cccccc", "#ff0000"]);
+  expect(variablesOf({ ...outcomeColours, violated: "#0a0b0c" })["--silk-violated-on-light-rgb"]).toBe("10, 11, 12");
 });
 
 test("bars and borders of the alert colour can be seen (1.4.11: 3 to 1)", () => {

@@ -1,16 +1,37 @@
-/** The palette of the project. Each colour has a variant for text on a light background, where the bright one could not be read. */
-export const palette = {
-  alert: "#ff0000",
-  success: "#39ff14",
-  ash: "#cccccc",
-  abyssal: "#080808",
-  /** Of text on abyssal. */
-  alertOnDark: "#ff6b6b",
-  /** Of text on white and on the light greys of themes. */
-  alertOnLight: "#b00000",
-  successOnLight: "#0b6100",
-  ashOnLight: "#4a4a4a",
-} as const;
+/** The palette of the project. */
+export const palette = { alert: "#ff0000", success: "#39ff14", ash: "#cccccc", abyssal: "#080808" } as const;
+
+/** Colours of how runs end, each "#rrggbb". The user may choose others. */
+export interface OutcomeColours {
+  readonly ok: string;
+  /** And of what ran out of time or memory, and of errors of the sandbox. */
+  readonly failed: string;
+  /** And of what was denied. */
+  readonly violated: string;
+  /** Of all other states. */
+  readonly other: string;
+}
+
+export const outcomeColours: OutcomeColours = { ok: palette.success, failed: palette.alert, violated: palette.alert, other: palette.ash };
+
+// The backgrounds of themes on which text is hardest to read: the darkest of light ones, and the lightest of dark ones.
+const light = "#e8e8e8";
+const dark = "#262626";
+
+/** The variables that styles.css takes colours from: each one as it was chosen, for bars, and as it can be read in light and dark themes. */
+export function variablesOf(colours: OutcomeColours): Record<string, string> {
+  const out: Record<string, string> = {};
+  for (const [name, colour] of Object.entries(colours) as [string, string][]) {
+    out[`--silk-${name}`] = colour;
+    out[`--silk-${name}-on-light`] = legible(colour, light);
+    out[`--silk-${name}-on-dark`] = legible(colour, dark);
+    out[`--silk-${name}-on-light-rgb`] = rgb(legible(colour, light)).join(", ");
+    out[`--silk-${name}-on-dark-rgb`] = rgb(legible(colour, dark)).join(", ");
+  }
+  return out;
+}
+
+const rgb = (colour: string): number[] => [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16));
 
 /** The 16 named colours of terminals, each readable on abyssal (WCAG 2.2, 1.4.3: 4.5 to 1) except black, which is never text there. */
 export const terminal: readonly string[] = [
@@ -38,7 +59,7 @@ export function legible(colour: string, background: string): string {
   if (contrast(colour, background) >= 4.5) return colour;
   const to = luminance(background) < 0.18 ? 255 : 0;
   for (let step = 1; step <= 20; step++) {
-    const mixed = "#" + [1, 3, 5].map((i) => Math.round(parseInt(colour.slice(i, i + 2), 16) * (1 - step / 20) + to * (step / 20)).toString(16).padStart(2, "0")).join("");
+    const mixed = "#" + rgb(colour).map((v) => Math.round(v * (1 - step / 20) + to * (step / 20)).toString(16).padStart(2, "0")).join("");
     if (contrast(mixed, background) >= 4.5) return mixed;
   }
   return to === 255 ? "#ffffff" : "#000000";

@@ -1,9 +1,9 @@
-import { SilkProblem, SilkStreamError, type Frame, type NoteBlock, type Preview, type RunRequest, type SilkClient } from "@silk-sandbox/client";
+import { SilkProblem, SilkStreamError, type Frame, type NoteBlock, type NoteText, type Preview, type RunRequest, type SilkClient } from "@silk-sandbox/client";
 import { blockAt, ordinalOf, requestOf, requestOfCode, trimmed, type Shown } from "./request.js";
 import { LiveRun } from "./run.js";
 import type { Alert, Pending, Settings } from "./settings.js";
 import { alarming, ended } from "./words.js";
-import { keepResult, type NoteFile } from "./writeback.js";
+import { rewrite, type Kept, type NoteFile } from "./writeback.js";
 
 /** A block of code on a screen, when its button is pressed. */
 export interface Target extends Shown {
@@ -21,6 +21,8 @@ export interface Host {
   note(path: string): NoteFile | undefined;
   /** Saves a picture of a result. */
   saveImage(path: string, data: ArrayBuffer): Promise<void>;
+  /** Removes pictures that a note does not show any more, where nothing else does. */
+  dropImages(note: string, paths: readonly string[]): Promise<void>;
   /** Saves a note that could not be put into place beside it, and returns where. */
   saveBeside(path: string, run: string, text: string): Promise<string>;
   /** Shows what would happen, and returns whether the user wants it. */
@@ -45,8 +47,6 @@ export class BlockRun {
   kept = "";
   /** Whether the user was shown that it waits for the owner. */
   asked = false;
-  /** Whether the result is in the note. */
-  written = false;
   /** Its place among equal blocks of its note, when it was started. */
   ordinal: number | undefined;
   readonly abort = new AbortController();
@@ -192,6 +192,24 @@ export class Runner {
     this.#runs = this.#runs.filter((r) => r !== run);
     run.changed();
     this.#changed();
+  }
+
+  /** Takes the result of a block out of its note, if there is one. */
+  async clear(target: Target): Promise<void> {
+    const { path } = target;
+    if (path === undefined) return;
+    try {
+      const kept = await this.#inTurn(path, async () => {
+        const client = await this.#host.connect();
+        return this.#rewrite(path, async (text) => {
+          const block = blockAt(await client.listNoteBlocks(text), target);
+          return block?.result === undefined ? undefined : client.cleanNote({ text, line: block.line, code_hash: block.code_hash });
+        });
+      });
+      if (kept.kept === "conflict") this.#host.notice("The note was edited all the time and is as you left it. Try again in a moment.");
+    } catch (err) {
+      this.#host.notice(messageOf(err));
+    }
   }
 
   /** Takes up the runs whose results had not reached their notes when the app was closed. They run, or have run, anyway: nothing is started. */
@@ -342,23 +360,31 @@ export class Runner {
     this.#host.remember(this.#host.pending().filter((x) => x.run !== id));
   }
 
-  /** Puts a result under its block. Results of one note are put one after the other. */
-  #put(run: BlockRun, p: Pick<Pending, "run" | "path" | "line" | "codeHash">, client: SilkClient, before: string | undefined): Promise<void> {
-    const last = this.#writing.get(p.path) ?? Promise.resolve();
-    const mine = last.then(() => this.#putNow(run, p, client, before));
+  /** Does what once all that was asked for before of the same note is done. */
+  #inTurn<T>(path: string, what: () => Promise<T>): Promise<T> {
+    const last = this.#writing.get(path) ?? Promise.resolve();
+    const mine = last.then(what);
     const done = mine.catch(() => undefined);
-    this.#writing.set(p.path, done);
+    this.#writing.set(path, done);
     void done.then(() => {
-      if (this.#writing.get(p.path) === done) this.#writing.delete(p.path);
+      if (this.#writing.get(path) === done) this.#writing.delete(path);
     });
     return mine;
   }
 
-  async #putNow(run: BlockRun, p: Pick<Pending, "run" | "path" | "line" | "codeHash">, client: SilkClient, before: string | undefined): Promise<void> {
-    const file = this.#host.note(p.path);
+  async #rewrite(path: string, render: Parameters<typeof rewrite>[1]): Promise<Kept> {
+    const file = this.#host.note(path);
+    if (file === undefined) return { kept: "gone" };
+    const kept = await rewrite(file, render, (n) => this.#host.pause(n * 300));
+    if (kept.kept === "written") await this.#host.dropImages(file.path, kept.written.unused);
+    return kept;
+  }
+
+  /** Puts a result under its block. */
+  async #put(run: BlockRun, p: Pick<Pending, "run" | "path" | "line" | "codeHash">, client: SilkClient, before: string | undefined): Promise<void> {
     let why = "the note is not there any more";
     const { attachments } = this.#host.settings();
-    const render = async (text: string): Promise<Awaited<ReturnType<SilkClient["putNoteResult"]>> | undefined> => {
+    const render = async (text: string): Promise<NoteText | undefined> => {
       try {
         return await client.putNoteResult({ text, line: p.line, code_hash: p.codeHash, run: p.run, ...(before === undefined ? {} : { before }), ...(attachments === "" ? {} : { attachments }) });
       } catch (err) {
@@ -367,7 +393,7 @@ export class Runner {
         return undefined;
       }
     };
-    const kept = file === undefined ? ({ kept: "gone" } as const) : await keepResult(file, render, (n) => this.#host.pause(n * 300));
+    const kept = await this.#inTurn(p.path, () => this.#rewrite(p.path, render));
     if (kept.kept === "gone") {
       run.kept = `The result is not in the note: ${why}. It is kept as run ${p.run}.`;
       this.#host.notice(run.kept);
@@ -377,7 +403,6 @@ export class Runner {
       this.#host.notice(run.kept);
     } else {
       for (const image of kept.written.images) await this.#host.saveImage(image.path, await (await client.getArtifact(p.run, image.artifact)).arrayBuffer());
-      run.written = true;
       run.kept = "The result is in the note.";
     }
     run.changed();

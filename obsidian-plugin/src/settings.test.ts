@@ -2,12 +2,12 @@ import { expect, test } from "vitest";
 import { decodeStored, defaults, hasButton, maxAlerts, portOf, serverConfig } from "./settings.js";
 
 test("nothing stored, and rubbish stored, are the defaults", () => {
-  for (const v of [null, undefined, 7, "x", [], {}, { settings: [], pending: {}, alerts: "x" }, { settings: { confirm: "no", timeoutSeconds: -1, profiles: { a: 1 }, languages: [1] } }]) {
+  for (const v of [null, undefined, 7, "x", [], {}, { settings: [], pending: {}, alerts: "x" }, { settings: { confirm: "no", timeoutSeconds: -1, profiles: { a: 1 }, languages: [1], colours: { ok: "red;}", failed: 7 } } }]) {
     expect(decodeStored(v)).toEqual({ settings: defaults, pending: [], alerts: [] });
   }
 });
 test("what was stored comes back", () => {
-  const settings = { ...defaults, server: "https://lab.example:7455", confirm: "always" as const, timeoutSeconds: 30, profiles: { python: "lab:repo" }, saveToNote: false, chat: false };
+  const settings = { ...defaults, server: "https://lab.example:7455", confirm: "always" as const, timeoutSeconds: 30, profiles: { python: "lab:repo" }, saveToNote: false, chat: false, colours: { ...defaults.colours, ok: "#0000ff" } };
   const pending = [{ run: "R", path: "a.md", line: 3, codeHash: "h", language: "sh", code: "x", ordinal: 1 }];
   const alerts = [{ atMs: 1, run: "R", outcome: "violated", text: "t", note: "a.md" }];
   expect(decodeStored(JSON.parse(JSON.stringify({ settings, pending, alerts })))).toEqual({ settings, pending, alerts });

@@ -1,3 +1,5 @@
+import { outcomeColours, type OutcomeColours } from "./colour.js";
+
 /** What the user chose. Tokens are not in it: they are in the host's keychain. */
 export interface Settings {
   /** Of the server; "" is the vault's own, which the plugin starts on a desktop with Linux. */
@@ -14,6 +16,7 @@ export interface Settings {
   readonly saveToNote: boolean;
   readonly ansi: boolean;
   readonly chat: boolean;
+  readonly colours: OutcomeColours;
 }
 
 export const defaults: Settings = {
@@ -27,6 +30,7 @@ export const defaults: Settings = {
   saveToNote: true,
   ansi: true,
   chat: true,
+  colours: outcomeColours,
 };
 
 /** A run whose result has not reached its note yet. It is kept over a restart of the app. */
@@ -77,10 +81,19 @@ export function decodeStored(value: unknown): Stored {
       saveToNote: s["saveToNote"] !== false,
       ansi: s["ansi"] !== false,
       chat: s["chat"] !== false,
+      colours: colours(fields(s["colours"])),
     },
     pending: list(v["pending"], pending).slice(-maxPending),
     alerts: list(v["alerts"], alert).slice(-maxAlerts),
   };
+}
+
+function colours(v: Readonly<Record<string, unknown>>): OutcomeColours {
+  const one = (name: keyof OutcomeColours): string => {
+    const c = v[name];
+    return typeof c === "string" && /^#[0-9a-f]{6}$/i.test(c) ? c.toLowerCase() : outcomeColours[name];
+  };
+  return { ok: one("ok"), failed: one("failed"), violated: one("violated"), other: one("other") };
 }
 
 function pending(value: unknown): Pending | undefined {

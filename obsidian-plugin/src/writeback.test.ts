@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { keepResult, withoutLines, type NoteFile } from "./writeback.js";
+import { rewrite, type NoteFile } from "./writeback.js";
 
 /** A note in memory. edits are what somebody types, one before each attempt to write. */
 function note(text: string, edits: string[] = []): NoteFile & { text: string | undefined } {
@@ -18,38 +18,32 @@ function note(text: string, edits: string[] = []): NoteFile & { text: string | u
     },
   };
 }
-const render = (s: string) => Promise.resolve(s.includes("BLOCK") ? { text: s.replace("BLOCK", "BLOCK+RESULT"), line: 0, images: [] } : undefined);
+const render = (s: string) => Promise.resolve(s.includes("BLOCK") ? { text: s.replace("BLOCK", "BLOCK+RESULT"), line: 0, images: [], unused: [] } : undefined);
 const pause = () => Promise.resolve();
 
 test("a note that nobody touches", async () => {
   const n = note("x BLOCK y");
-  expect((await keepResult(n, render, pause)).kept).toBe("written");
+  expect((await rewrite(n, render, pause)).kept).toBe("written");
   expect(n.text).toBe("x BLOCK+RESULT y");
 });
 test("what is typed while it is written stays, and so does the result", async () => {
   const n = note("BLOCK", ["a", "b"]);
-  expect((await keepResult(n, render, pause)).kept).toBe("written");
+  expect((await rewrite(n, render, pause)).kept).toBe("written");
   expect(n.text).toBe("baBLOCK+RESULT");
 });
 test("a block that is gone is not written anywhere", async () => {
   const n = note("nothing");
-  expect((await keepResult(n, render, pause)).kept).toBe("gone");
+  expect((await rewrite(n, render, pause)).kept).toBe("gone");
   expect(n.text).toBe("nothing");
 });
 test("a note that is gone", async () => {
   const n = note("");
   n.text = undefined;
-  expect((await keepResult(n, render, pause)).kept).toBe("gone");
+  expect((await rewrite(n, render, pause)).kept).toBe("gone");
 });
 test("a note that never rests keeps what was typed; the result is handed back", async () => {
   const n = note("BLOCK", Array.from({ length: 20 }, () => "z"));
-  const kept = await keepResult(n, render, pause);
+  const kept = await rewrite(n, render, pause);
   expect(kept).toEqual({ kept: "conflict", text: "zzzzzBLOCK+RESULT" });
   expect(n.text).toBe("zzzzzzBLOCK");
-});
-
-test("lines that are taken out leave the others as they are", () => {
-  expect(withoutLines("a\r\nb\nc\rd", 1, 2)).toBe("a\r\nd");
-  expect(withoutLines("a\nb", 1, 1)).toBe("a\n");
-  expect(withoutLines("", 0, 3)).toBe("");
 });

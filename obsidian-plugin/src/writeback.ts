@@ -1,18 +1,4 @@
-/** What the server answers to "put the result of this run under its block". */
-export interface Written {
-  readonly text: string;
-  readonly line: number;
-  readonly images: readonly { readonly artifact: string; readonly path: string }[];
-}
-
-/** A finished run whose result belongs into a note. */
-export interface Result {
-  readonly path: string;
-  /** Where the block was, a hint; the hash decides. */
-  readonly line: number;
-  readonly codeHash: string;
-  readonly run: string;
-}
+import type { NoteText } from "@silk-sandbox/client";
 
 /** The note, by the host. */
 export interface NoteFile {
@@ -24,10 +10,10 @@ export interface NoteFile {
   readonly path: string;
 }
 
-/** What became of a result. */
+/** What became of a change of a note. */
 export type Kept =
-  | { readonly kept: "written"; readonly written: Written }
-  /** There is no such block in the note any more: its result is in the record alone. */
+  | { readonly kept: "written"; readonly written: NoteText }
+  /** There is no such block in the note any more, or no note. */
   | { readonly kept: "gone" }
   /** The note changed each time: the text that it would have been, for a file beside it. */
   | { readonly kept: "conflict"; readonly text: string };
@@ -35,11 +21,11 @@ export type Kept =
 const attempts = 6;
 
 /**
- * Puts the result of a run into its note. render is the server's: it finds the block by its code and returns the whole new text, or
- * undefined if the block is not in it. The note is replaced only while it still is the text that was rendered; what the user types
- * meanwhile is never lost, and is only ever kept.
+ * Puts the result of a run into its note, or takes it out. render is the server's: it finds the block by its code and returns the whole
+ * new text, or undefined if the block is not in it. The note is replaced only while it still is the text that was rendered; what the
+ * user types meanwhile is never lost, and is only ever kept.
  */
-export async function keepResult(file: NoteFile, render: (snapshot: string) => Promise<Written | undefined>, pause: (attempt: number) => Promise<void>): Promise<Kept> {
+export async function rewrite(file: NoteFile, render: (snapshot: string) => Promise<NoteText | undefined>, pause: (attempt: number) => Promise<void>): Promise<Kept> {
   let last = "";
   for (let i = 1; i <= attempts; i++) {
     const snapshot = await file.read();
@@ -51,10 +37,4 @@ export async function keepResult(file: NoteFile, render: (snapshot: string) => P
     await pause(i);
   }
   return { kept: "conflict", text: last };
-}
-
-/** The text without the lines from first to last and their ends, which are LF, CR LF or CR. Every other byte stays. */
-export function withoutLines(text: string, first: number, last: number): string {
-  const lines = text.match(/[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+$/g) ?? [];
-  return lines.filter((_, i) => i < first || i > last).join("");
 }

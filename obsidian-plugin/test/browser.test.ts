@@ -40,6 +40,16 @@ const file = (page: Page): Promise<string> => page.evaluate((p) => host.file(p) 
 const status = (page: Page, n = 0) => page.locator(".silk-panel .silk-status").nth(n);
 const fence = (code: string, language = "sh"): string => "```" + language + "\n" + code + "\n```\n";
 const press = (page: Page, name: string, n = 0): Promise<void> => page.locator(".silk-panel").nth(n).getByRole("button", { name }).click();
+/** Another program writes a line at the top of the note in the moment of the next change. */
+const syncs = (page: Page): Promise<void> =>
+  page.evaluate(() => {
+    const { vault } = host.app;
+    const sync = (f: Parameters<typeof vault.write>[0]): void => {
+      vault.onProcess.delete(sync);
+      vault.write(f, `synced\n${f.text}`);
+    };
+    vault.onProcess.add(sync);
+  });
 const until = { timeout: 10_000, interval: 50 };
 
 describe.each(["edit", "read"] as const)("%s", (how) => {
@@ -126,6 +136,15 @@ test("what is typed while it runs stays, and the result goes under its own block
   const text = await page.evaluate(() => host.text());
   expect(text).toBe(await file(page));
   expect(text).toMatch(/^typed above\ntop\n\n```sh\nsleep 2; echo late\n```\n> \[!quote\][^]*late[^]*\n```sh\necho other\n```\n\ntyped below$/);
+});
+
+test("what another program writes into the note in the moment of the result stays, and so does the result", async () => {
+  const page = await opened(fence("echo mine"), "edit");
+  await syncs(page);
+  await press(page, "Run this block");
+  await expect.poll(() => status(page).innerText(), until).toContain("The result is in the note");
+  expect(await file(page)).toMatch(/^synced\n```sh\necho mine\n```\n> \[!quote\][^]*mine[^]*$/);
+  expect((await file(page)).match(/\[!quote\]/g)).toHaveLength(1);
 });
 
 test("a block that was changed while it ran gets no result of other code", async () => {
@@ -274,14 +293,62 @@ test("commands: the block under the cursor, all above, stop all", async () => {
   await expect.poll(() => status(page, 3).innerText(), until).toMatch(/^Canceled/);
 });
 
-test("Clear takes the result out of the note, and nothing else", async () => {
-  const text = `a\n\n${fence("echo x")}\n> a quote of mine\n`;
+test.each([
+  ["between others", `a\n\n${fence("echo x")}\n> a quote of mine\n`],
+  ["at the end, without a line end", fence("echo x").trimEnd()],
+])("Clear takes the result out of the note, and nothing else: %s", async (_, text) => {
   const page = await opened(text, "edit");
   await press(page, "Run this block");
   await expect.poll(() => status(page).innerText(), until).toContain("in the note");
   await press(page, "Clear");
   await expect.poll(() => file(page), until).toBe(text);
   await expect.poll(() => page.locator(".silk-lines").count()).toBe(0);
+});
+
+test("what another program writes in the moment when a result is cleared stays", async () => {
+  const page = await opened(fence("echo x"), "edit");
+  await press(page, "Run this block");
+  await expect.poll(() => status(page).innerText(), until).toContain("in the note");
+  await syncs(page);
+  await press(page, "Clear");
+  await expect.poll(() => file(page), until).toBe(`synced\n${fence("echo x")}`);
+});
+
+// A curve, 160 by 64, as a program makes it.
+const png =
+  "iVBORw0KGgoAAAANSUhEUgAAAKAAAABAAgMAAADg5ZQ8AAAACVBMVEUICAg5/xRmZmY19/D1AAAA3UlEQVR42t2WSQ7DIAxFP1LYd0HuwxFYxJfo0XrKDimhVKl5qrKo6gXDi5E+DthI/2azMRbMCmGKZgthmrOMMN2WxgyYbmJCBuwBypgp3ps0ZtwxbV98tkp5U77HsONzWkZMYe1OI1YlpxHT1HWfWV0WR6wq7ra4x7DjNik+q5HoYrHHmuDksxaCyWdtUfRZkxF89gKzy5ThSOdLNX+kDEV8sy0cKBx6/DPx8cAH7vizzq8Zvrg4FeDkgtPV8ZmSJ+nj6wMuTbjY8fKJC3K0eSGMPxrwM6RLNi77SbsC9GFAaaZQZ8AAAAAASUVORK5CYII=";
+
+test("pictures that a run makes are in the vault and in the note, and go with their result unless something else shows them", async () => {
+  const text = fence(`base64 -d > curve.png <<END\n${png}\nEND`);
+  const page = await opened(text, "read");
+  await press(page, "Run this block");
+  await expect.poll(() => status(page).innerText(), until).toContain("in the note");
+  const embed = /!\[\[(silk\/silk-[0-9A-Z]{26}\/curve\.png)\]\]/.exec(await file(page))?.[1] ?? "";
+  await expect.poll(() => page.evaluate(() => host.images())).toEqual({ [embed]: png });
+  await page.evaluate((p) => {
+    host.read(p, "main");
+  }, note);
+  expect(await page.locator(".callout img").evaluate(async (img: HTMLImageElement) => (await img.decode(), [img.naturalWidth, img.naturalHeight]))).toEqual([160, 64]);
+  await picture(page, "image");
+
+  await press(page, "Run this block"); // its picture takes the place of the first
+  await expect.poll(async () => Object.keys(await page.evaluate(() => host.images())), until).toEqual([expect.not.stringContaining(embed)]);
+  expect(await page.evaluate(() => [...host.app.vault.folders.keys()].filter((f) => f.includes("silk-")).length)).toBe(1);
+  const second = Object.keys(await page.evaluate(() => host.images()))[0] ?? "";
+  expect(await file(page)).toContain(`![[${second}]]`);
+  await expect.poll(() => status(page).innerText(), until).toContain("in the note");
+
+  for (const [other, shows] of [["Other.md", `![[${second}]]`], ["Board.canvas", JSON.stringify({ nodes: [{ type: "file", file: second }] })]] as const) {
+    await page.evaluate(([p, t]) => host.write(p, t), [other, shows] as const);
+    await press(page, "Clear");
+    await expect.poll(() => file(page), until).toBe(text);
+    await page.waitForTimeout(200);
+    expect(Object.keys(await page.evaluate(() => host.images()))).toEqual([second]);
+    await page.evaluate(([p, t]) => host.write(p, t), [note, `${text}> [!quote]- silk-sandbox output · ok\n> ![[${second}]]\n`] as const);
+    await page.evaluate((p) => host.write(p, ""), other);
+  }
+  await press(page, "Clear");
+  await expect.poll(() => page.evaluate(() => [host.images(), [...host.app.vault.folders.keys()].filter((f) => f.includes("silk-"))]), until).toEqual([{}, []]);
 });
 
 test("equal blocks are told apart", async () => {
@@ -344,18 +411,63 @@ test("by keyboard alone, with names, in a size that can be hit", async () => {
   for (const box of await page.locator(".silk-panel button").evaluateAll((all) => all.map((b) => b.getBoundingClientRect().toJSON() as { width: number; height: number }))) {
     expect(Math.min(box.width, box.height)).toBeGreaterThanOrEqual(24); // WCAG 2.2, 2.5.8
   }
+  for (const icon of await page.locator(".silk-panel button svg").evaluateAll((all) => all.map((s) => s.getBoundingClientRect().toJSON() as { width: number; height: number }))) {
+    expect([icon.width, icon.height]).toEqual([14, 14]); // drawn, whatever fonts there are
+  }
+  expect(await page.locator(".silk-panel button svg").count()).toBe(4);
   const log = page.getByRole("log", { name: "Output" });
   await log.focus();
   expect(await log.evaluate((el) => getComputedStyle(el).outlineStyle)).not.toBe("none");
 });
 
-test("settings hold no token in the vault's files, and a wrong one is said", async () => {
-  const page = await opened(fence("echo x"), "edit");
-  await page.evaluate(() => {
+/** Shows the settings in the place of the note. */
+const settings = (page: Page): Promise<void> =>
+  page.evaluate(() => {
     const tab = host.plugin?.tab;
     tab?.display();
-    if (tab !== undefined) document.getElementById("main")?.replaceChildren(tab.containerEl);
+    if (tab !== undefined) document.getElementById("right")?.replaceChildren(tab.containerEl);
   });
+const colour = (page: Page, selector: string): Promise<string> => page.locator(selector).first().evaluate((el) => getComputedStyle(el).color);
+
+test("colours of outcomes can be chosen, are applied at once where they can be read, and can be reset", async () => {
+  const page = await opened(fence("echo x; echo y >&2"), "read");
+  await press(page, "Run this block");
+  await expect.poll(() => status(page).innerText(), until).toContain("in the note");
+  await page.evaluate((p) => {
+    host.read(p, "main");
+  }, note);
+  const ok = ".silk-panel .silk-status";
+  const before = await colour(page, ok);
+  await settings(page);
+  await page.getByLabel("Ended well", { exact: true }).fill("#0000c0");
+  expect(await colour(page, ok)).toBe("rgb(0, 0, 192)");
+  await page.evaluate(() => (document.body.className = "theme-dark"));
+  expect(await colour(page, ok)).not.toBe("rgb(0, 0, 192)"); // which nobody could read there
+  await page.evaluate(() => (document.body.className = "theme-light"));
+  const red = page.locator("[data-callout='widow-red']");
+  const border = (): Promise<string> => red.evaluate((el) => getComputedStyle(el).borderLeftColor);
+  expect(await border()).toBe("rgb(204, 0, 0)");
+  await page.getByLabel("Widow Red", { exact: true }).fill("#800080");
+  expect(await border()).toBe("rgb(128, 0, 128)");
+  expect(await page.evaluate(() => (host.stored() as { settings: { colours: unknown } }).settings.colours)).toEqual({ ok: "#0000c0", failed: "#ff0000", violated: "#800080", other: "#cccccc" });
+  await picture(page, "colours");
+  await page.getByRole("button", { name: "Reset: Ended well" }).click();
+  expect(await colour(page, ok)).toBe(before);
+  expect(await page.getByLabel("Ended well", { exact: true }).inputValue()).toBe("#39ff14");
+  expect(await border()).toBe("rgb(128, 0, 128)"); // the others stay
+  const windows = await page.evaluate(() => {
+    const doc = document.implementation.createHTMLDocument();
+    host.app.events.dispatchEvent(new CustomEvent("window-open", { detail: { doc } }));
+    const set = doc.body.style.getPropertyValue("--silk-violated");
+    host.unload();
+    return [set, document.body.style.length];
+  });
+  expect(windows).toEqual(["#800080", 0]); // a window of its own has them too, and nothing stays of a plugin that is switched off
+});
+
+test("settings hold no token in the vault's files, and a wrong one is said", async () => {
+  const page = await opened(fence("echo x"), "edit");
+  await settings(page);
   await page.getByLabel("Token", { exact: true }).first().fill("silk_wrong");
   await page.getByRole("button", { name: "Connection" }).click();
   await expect.poll(() => page.locator(".setting-item", { hasText: "Connection" }).innerText(), until).toMatch(/token|unauthorized/i);

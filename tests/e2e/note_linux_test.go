@@ -255,6 +255,41 @@ func TestNoteReadOnly(t *testing.T) {
 	}
 }
 
+// TestNoteKilled kills silk while a block runs: the next one removes what that leaves in the system's temporary directory.
+func TestNoteKilled(t *testing.T) {
+	v := newVault(t, "```sh\necho; sleep 60\n```\n\n```sh\necho\n```\n", "lab:text")
+	temp := t.TempDir()
+	v.env = append(v.env, "TMPDIR="+temp)
+	left := func() []string {
+		list, err := filepath.Glob(filepath.Join(temp, "silk-note-*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	cmd := v.command(t.Context(), "note", "run", v.note, "--block", "1")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, func() bool { return len(left()) == 1 })
+	others := filepath.Join(temp, "silk-note-123")
+	if err := os.Mkdir(others, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, stderr, status := v.verb("run", v.note, "--block", "2"); status != 0 || len(left()) != 2 {
+		t.Errorf("beside one that lives: %d, %s; there are %v", status, stderr, left())
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := unlessExit(cmd.Wait()); err != nil {
+		t.Fatal(err)
+	}
+	if _, stderr, status := v.verb("run", v.note, "--block", "2"); status != 0 || !slices.Equal(left(), []string{others}) {
+		t.Errorf("after the kill: %d, %s; there are %v", status, stderr, left())
+	}
+}
+
 // lockedBuffer is what a program says while it runs.
 type lockedBuffer struct {
 	mu   sync.Mutex

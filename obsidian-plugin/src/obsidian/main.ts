@@ -1,10 +1,10 @@
 import type { SilkClient } from "@silk-sandbox/client";
 import { FileSystemAdapter, Notice, Platform, Plugin, type Editor, type MarkdownFileInfo, type MarkdownView, type WorkspaceLeaf } from "obsidian";
 import { messageOf, Runner, type BlockRun, type Target } from "../runner.js";
+import { outcomeColours, variablesOf } from "../colour.js";
 import { blockAt, requestOf, trimmed } from "../request.js";
 import { decodeStored, maxAlerts, type Alert, type Pending, type Stored } from "../settings.js";
 import { findFences } from "../fences.js";
-import { withoutLines } from "../writeback.js";
 import { chat } from "./chat.js";
 import { ApprovalDialog, confirmPlan } from "./dialogs.js";
 import { livePreview } from "./live.js";
@@ -39,6 +39,7 @@ export default class SilkPlugin extends Plugin {
       connect: () => this.#connect(server),
       note: (path) => notes.note(path),
       saveImage: (path, image) => notes.saveImage(path, image),
+      dropImages: (note, paths) => notes.dropImages(note, paths),
       saveBeside: (path, run, text) => notes.saveBeside(path, run, text),
       confirm: (request, preview) => confirmPlan(this.app, request, preview, true),
       approve: (run) => void this.#approve(run, server),
@@ -65,7 +66,6 @@ export default class SilkPlugin extends Plugin {
           (err: unknown) => new Notice(messageOf(err)),
         );
       },
-      clearNote: (target) => this.#clearNote(target, notes, server),
       now: () => Date.now(),
       connect: () => this.#connect(server),
       alerts: () => this.#stored.alerts,
@@ -80,11 +80,13 @@ export default class SilkPlugin extends Plugin {
     this.addRibbonIcon("square-terminal", "Sandbox runs", () => void this.#openRuns());
     this.#statusBar(runner);
     this.#commands(runner, host, server);
+    this.#colours();
     this.addSettingTab(
       new SettingsTab(this.app, this, {
         settings: () => this.#stored.settings,
         change: (s) => {
           this.#store({ settings: { ...this.#stored.settings, ...s } });
+          this.#colour();
         },
         secrets,
         keychain: hasKeychain(this),
@@ -107,6 +109,25 @@ export default class SilkPlugin extends Plugin {
 
   override async onExternalSettingsChange(): Promise<void> {
     this.#stored = decodeStored(await this.loadData());
+    this.#colour();
+  }
+
+  /** Gives the chosen colours to all windows, also to those that are opened later. */
+  #colours(): void {
+    this.#colour();
+    this.registerEvent(this.app.workspace.on("window-open", (w) => {
+      w.doc.body.setCssProps(variablesOf(this.#stored.settings.colours));
+    }));
+    this.register(() => {
+      this.#colour(Object.fromEntries(Object.keys(variablesOf(outcomeColours)).map((k) => [k, ""])));
+    });
+  }
+
+  #colour(variables = variablesOf(this.#stored.settings.colours)): void {
+    const { workspace } = this.app;
+    const windows = new Set([workspace.containerEl.doc]);
+    workspace.iterateAllLeaves((leaf) => windows.add(leaf.view.containerEl.doc));
+    for (const doc of windows) doc.body.setCssProps(variables);
   }
 
   async #connect(server: Server): Promise<SilkClient> {
@@ -206,21 +227,6 @@ export default class SilkPlugin extends Plugin {
     if (id === undefined) return;
     try {
       new ApprovalDialog(this.app, run, id, await server.client(), await server.owner()).open();
-    } catch (err) {
-      new Notice(messageOf(err), 10_000);
-    }
-  }
-
-  async #clearNote(target: Target, notes: Notes, server: Server): Promise<void> {
-    if (target.path === undefined) return;
-    const file = notes.note(target.path);
-    try {
-      for (let i = 0; i < 3; i++) {
-        const text = await file?.read();
-        if (file === undefined || text === undefined) return;
-        const result = blockAt(await (await this.#connect(server)).listNoteBlocks(text), target)?.result;
-        if (result === undefined || (await file.replace(text, withoutLines(text, result.line, result.end_line)))) return;
-      }
     } catch (err) {
       new Notice(messageOf(err), 10_000);
     }

@@ -40,6 +40,21 @@ export class Notes {
     else await this.#app.vault.modifyBinary(there, data);
   }
 
+  /** Moves pictures to the trash that a note does not show any more, and their folder if it is empty then. What another note or a canvas shows stays. */
+  async dropImages(note: string, paths: readonly string[]): Promise<void> {
+    const { vault, metadataCache, fileManager } = this.#app;
+    const files = paths.map((p) => vault.getFileByPath(normalizePath(p))).filter((f) => f !== null);
+    if (files.length === 0) return;
+    const notes = Object.entries(metadataCache.resolvedLinks).filter(([from]) => from !== note);
+    const canvases = await Promise.all(vault.getFiles().filter((f) => f.extension === "canvas").map((f) => vault.cachedRead(f)));
+    for (const file of files) {
+      if (notes.some(([, to]) => to[file.path] !== undefined) || canvases.some((c) => c.includes(file.path))) continue;
+      const { parent } = file;
+      await fileManager.trashFile(file);
+      if (parent?.children.length === 0) await fileManager.trashFile(parent);
+    }
+  }
+
   async saveBeside(path: string, run: string, text: string): Promise<string> {
     const at = normalizePath(`${path.replace(/\.md$/, "")} (run ${run}).md`);
     await this.#app.vault.create(at, text);

@@ -98,7 +98,7 @@ export class RunsView extends ItemView {
   }
 
   #drawRun(list: HTMLElement, run: Run): void {
-    const el = list.createDiv({ cls: "silk-item" });
+    const el = list.createDiv({ cls: "silk-item", attr: { "data-outcome": run.outcome?.outcome ?? "" } });
     const title = el.createEl("button", { cls: "silk-open", attr: { type: "button" } });
     title.createSpan({ text: new Date(run.accepted_at_ms).toLocaleTimeString() });
     title.createSpan({ cls: "silk-command", text: run.command ?? run.profile });
@@ -116,8 +116,8 @@ export class RunsView extends ItemView {
     list.empty();
     const alerts = this.#host.alerts();
     for (const a of [...alerts].reverse()) {
-      const el = list.createDiv({ cls: "silk-item silk-alert" });
-      el.createDiv({ cls: "silk-strong", text: `${new Date(a.atMs).toLocaleString()} · ${a.text}` });
+      const el = list.createDiv({ cls: "silk-item silk-alert", attr: { "data-outcome": a.outcome } });
+      el.createDiv({ cls: "silk-strong silk-end", text: `${new Date(a.atMs).toLocaleString()} · ${a.text}` });
       el.createDiv({ text: [a.note, a.run].filter((s) => s !== "").join(" · ") });
     }
     list.toggleClass("silk-nothing", alerts.length === 0);

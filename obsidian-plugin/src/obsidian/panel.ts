@@ -11,8 +11,6 @@ export interface PanelHost {
   /** On a phone nothing is started. */
   readonly viewer: boolean;
   copy(text: string): void;
-  /** Takes the result of a block out of its note. */
-  clearNote(target: Target): Promise<void>;
   now(): number;
 }
 
@@ -113,7 +111,7 @@ export class BlockPanel {
     const target = this.#options.target();
     if (this.#run !== undefined && !this.#run.busy) this.#host.runner.drop(this.#run);
     this.#attach(undefined);
-    if (target !== undefined) void this.#host.clearNote(target);
+    if (target !== undefined) void this.#host.runner.clear(target);
   }
 
   #found(): BlockRun | undefined {

@@ -1,4 +1,5 @@
 import { PluginSettingTab, Setting, type App, type Plugin } from "obsidian";
+import { outcomeColours, type OutcomeColours } from "../colour.js";
 import type { Settings } from "../settings.js";
 import type { Secrets } from "./server.js";
 
@@ -122,6 +123,12 @@ export class SettingsTab extends PluginSettingTab {
       );
     this.#toggle("Colours of programs", "Obey the colours that programs print, as far as they can be read.", "ansi");
     this.#toggle("Buttons in the Claudian chat", "Under its blocks of code. They run nothing by themselves.", "chat");
+
+    new Setting(containerEl).setName("Colours of outcomes").setDesc("Text gets darker or lighter where a colour could not be read.").setHeading();
+    this.#colour("Ended well", "With exit code 0.", "ok");
+    this.#colour("Did not end well", "Failed, out of time or memory, or an error of the sandbox.", "failed");
+    this.#colour("Widow Red", "Violations, and what was denied.", "violated");
+    this.#colour("Anything else", "Waits, runs, or was canceled.", "other");
   }
 
   #toggle(name: string, desc: string, key: "saveToNote" | "ansi" | "chat"): void {
@@ -132,6 +139,27 @@ export class SettingsTab extends PluginSettingTab {
         t.setValue(this.#host.settings()[key]).onChange((v) => {
           this.#host.change({ [key]: v });
         }),
+      );
+  }
+
+  #colour(name: string, desc: string, key: keyof OutcomeColours): void {
+    const choose = (colour: string): void => {
+      this.#host.change({ colours: { ...this.#host.settings().colours, [key]: colour } });
+    };
+    new Setting(this.containerEl)
+      .setName(name)
+      .setDesc(desc)
+      .addColorPicker((c) => {
+        c.setValue(this.#host.settings().colours[key]).onChange(choose);
+      })
+      .addExtraButton((b) =>
+        b
+          .setIcon("rotate-ccw")
+          .setTooltip(`Reset: ${name}`)
+          .onClick(() => {
+            choose(outcomeColours[key]);
+            this.#draw();
+          }),
       );
   }
 

@@ -4,13 +4,11 @@
  */
 import { StateField, type Extension } from "@codemirror/state";
 import type { EditorView } from "@codemirror/view";
+import { drawIcon } from "./icons.js";
 
 export const Platform = { isMobile: false, isDesktopApp: false, isDesktop: false, isLinux: false };
 export const normalizePath = (p: string): string => p.replace(/\\/g, "/").replace(/\/+/g, "/").replace(/^\/|\/$/g, "");
-export const setIcon = (el: HTMLElement, icon: string): void => {
-  const glyphs: Record<string, string> = { play: "▶", square: "■", copy: "⧉", eraser: "⌫" };
-  el.textContent = glyphs[icon] ?? "•";
-};
+export const setIcon = drawIcon;
 
 export class Component {
   #cleanups: (() => void)[] = [];
@@ -31,6 +29,9 @@ export class Component {
   register(cb: () => void): void {
     this.#cleanups.push(cb);
   }
+  registerEvent(off: () => void): void {
+    this.register(off);
+  }
   registerDomEvent(el: HTMLElement, type: string, cb: (e: Event) => void): void {
     el.addEventListener(type, cb);
     this.register(() => {
@@ -49,6 +50,20 @@ export class TFile {
   constructor(
     public path: string,
     public text: string,
+    readonly parent: TFolder | null,
+    public data?: ArrayBuffer,
+  ) {}
+  get name(): string {
+    return this.path.slice(this.path.lastIndexOf("/") + 1);
+  }
+  get extension(): string {
+    return this.name.slice(this.name.lastIndexOf(".") + 1);
+  }
+}
+export class TFolder {
+  constructor(
+    readonly path: string,
+    readonly children: TFile[] = [],
   ) {}
 }
 export class FileSystemAdapter {
@@ -60,27 +75,35 @@ export class FileSystemAdapter {
 export class Vault {
   readonly adapter = {};
   readonly files = new Map<string, TFile>();
-  readonly binary = new Map<string, ArrayBuffer>();
-  readonly folders = new Set<string>();
+  readonly folders = new Map<string, TFolder>();
   readonly onWrite = new Set<(file: TFile) => void>();
+  /** Called when process has begun and has not read the file yet: what another program wrote then is what process works on. */
+  readonly onProcess = new Set<(file: TFile) => void>();
   getName(): string {
     return "Vault";
   }
   getFileByPath(path: string): TFile | null {
     return this.files.get(path) ?? null;
   }
-  getFolderByPath(path: string): object | null {
-    return this.folders.has(path) ? {} : null;
+  getFiles(): TFile[] {
+    return [...this.files.values()];
+  }
+  getFolderByPath(path: string): TFolder | null {
+    return this.folders.get(path) ?? null;
   }
   createFolder(path: string): Promise<void> {
-    this.folders.add(path);
+    this.folders.set(path, new TFolder(path));
     return Promise.resolve();
+  }
+  cachedRead(file: TFile): Promise<string> {
+    return Promise.resolve(file.text);
   }
   read(file: TFile): Promise<string> {
     return Promise.resolve(file.text);
   }
   async process(file: TFile, fn: (text: string) => string): Promise<string> {
     await Promise.resolve(); // it reads the file first
+    for (const l of [...this.onProcess]) l(file);
     this.write(file, fn(file.text));
     return file.text;
   }
@@ -89,14 +112,24 @@ export class Vault {
     file.text = text;
     for (const l of this.onWrite) l(file);
   }
-  create(path: string, text: string): Promise<TFile> {
-    const f = new TFile(path, text);
+  create(path: string, text: string, data?: ArrayBuffer): Promise<TFile> {
+    const parent = this.getFolderByPath(path.slice(0, Math.max(0, path.lastIndexOf("/"))));
+    const f = new TFile(path, text, parent, data);
     this.files.set(path, f);
+    parent?.children.push(f);
     return Promise.resolve(f);
   }
-  createBinary(path: string, data: ArrayBuffer): Promise<void> {
-    this.binary.set(path, data);
+  createBinary(path: string, data: ArrayBuffer): Promise<TFile> {
+    return this.create(path, "", data);
+  }
+  modifyBinary(file: TFile, data: ArrayBuffer): Promise<void> {
+    file.data = data;
     return Promise.resolve();
+  }
+  remove(file: TFile | TFolder): void {
+    this.files.delete(file.path);
+    this.folders.delete(file.path);
+    if (file instanceof TFile && file.parent !== null) file.parent.children.splice(file.parent.children.indexOf(file), 1);
   }
 }
 
@@ -107,6 +140,9 @@ export class MarkdownView {
     readonly file: TFile,
     readonly cm: EditorView,
   ) {}
+  get containerEl(): HTMLElement {
+    return this.cm.dom;
+  }
   save(): Promise<void> {
     this.app.vault.write(this.file, this.cm.state.doc.toString());
     return Promise.resolve();
@@ -122,11 +158,35 @@ export class App {
       this.secrets.set(id, secret);
     },
   };
+  readonly fileManager = {
+    trashFile: (file: TFile | TFolder): Promise<void> => {
+      this.vault.remove(file);
+      return Promise.resolve();
+    },
+  };
+  readonly metadataCache = {
+    vault: this.vault,
+    /** Of each note, what it embeds by its whole path. */
+    get resolvedLinks(): Record<string, Record<string, number>> {
+      const links = (text: string): Record<string, number> => Object.fromEntries([...text.matchAll(/!\[\[([^\]|]+)/g)].map((m) => [m[1] ?? "", 1]));
+      return Object.fromEntries(this.vault.getFiles().filter((f) => f.extension === "md").map((f) => [f.path, links(f.text)]));
+    },
+  };
   readonly views: MarkdownView[] = [];
+  readonly events = new EventTarget();
   readonly workspace = {
     containerEl: document.body,
     iterateAllLeaves: (cb: (leaf: { view: unknown }) => void): void => {
       for (const view of this.views) cb({ view });
+    },
+    on: (name: string, cb: (window: { doc: Document }) => void): (() => void) => {
+      const listener = (e: Event): void => {
+        cb((e as CustomEvent<{ doc: Document }>).detail);
+      };
+      this.events.addEventListener(name, listener);
+      return () => {
+        this.events.removeEventListener(name, listener);
+      };
     },
     onLayoutReady: (cb: () => void): void => {
       cb();
@@ -254,7 +314,7 @@ class Control {
     return this;
   }
   setIcon(t: string): this {
-    this.el.textContent = t === "trash" ? "✕" : t;
+    setIcon(this.el, t);
     return this;
   }
   setTooltip(t: string): this {
@@ -313,6 +373,9 @@ export class Setting {
   addToggle(cb: (c: Control) => void): this {
     return this.#add(new Control(this.#control, "input", "checkbox"), cb);
   }
+  addColorPicker(cb: (c: Control) => void): this {
+    return this.#add(new Control(this.#control, "input", "color"), cb);
+  }
   addDropdown(cb: (c: Control) => void): this {
     return this.#add(new Control(this.#control, "select"), cb);
   }
@@ -338,6 +401,7 @@ export class PluginSettingTab {
 interface Command {
   id: string;
   name: string;
+  icon?: string;
   callback?: () => void;
   editorCallback?: (editor: unknown, ctx: unknown) => void;
 }
@@ -362,6 +426,7 @@ export class Plugin extends Component {
     return Promise.resolve();
   }
   addCommand(c: Command): void {
+    if (c.icon !== undefined) setIcon(document.createElement("div"), c.icon);
     this.commands.set(c.id, c);
   }
   registerMarkdownPostProcessor(p: (el: HTMLElement, ctx: unknown) => void): void {
@@ -373,8 +438,12 @@ export class Plugin extends Component {
   registerView(type: string, make: (leaf: Leaf) => ItemView): void {
     this.app.viewTypes.set(type, make);
   }
-  addRibbonIcon(): void {
-    // the tests use commands
+  addRibbonIcon(icon: string, title: string, cb: () => void): HTMLElement {
+    const el = document.createElement("div"); // the tests use commands
+    setIcon(el, icon);
+    el.title = title;
+    el.addEventListener("click", cb);
+    return el;
   }
   addStatusBarItem(): HTMLElement {
     return (document.getElementById("statusbar") ?? document.body).appendChild(document.createElement("div"));

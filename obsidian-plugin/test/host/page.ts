@@ -31,6 +31,10 @@ async function bundle(): Promise<PluginClass> {
 }
 
 const app = new obsidian.App();
+const imageOf = (path: string): string | undefined => {
+  const data = app.vault.files.get(path)?.data;
+  return data === undefined ? undefined : URL.createObjectURL(new Blob([data]));
+};
 let plugin: Loaded | undefined;
 let editor: view.EditorView | undefined;
 const children: obsidian.Component[] = [];
@@ -56,7 +60,9 @@ const host = {
   },
 
   file: (path: string): string | undefined => app.vault.files.get(path)?.text,
-  images: (): string[] => [...app.vault.binary.keys()],
+  /** The pictures in the vault, and their bytes in Base64. */
+  images: (): Record<string, string> =>
+    Object.fromEntries(app.vault.getFiles().flatMap((f) => (f.data === undefined ? [] : [[f.path, btoa(String.fromCharCode(...new Uint8Array(f.data)))] as const]))),
   async write(path: string, text: string): Promise<void> {
     const f = app.vault.files.get(path);
     if (f === undefined) await app.vault.create(path, text);
@@ -122,7 +128,7 @@ const host = {
     if (parent === null) throw new Error(`no element ${id}`);
     for (const c of children.splice(0)) c.unload();
     parent.replaceChildren();
-    for (const s of render(text)) {
+    for (const s of render(text, imageOf)) {
       parent.append(s.el);
       const ctx = {
         sourcePath: path,

@@ -1,11 +1,12 @@
-/** Renders a note as sections, like reading view: fences, quotes with fences in them, headings and paragraphs. Text is text. */
+/** One piece of a rendered note. */
 export interface Section {
   readonly el: HTMLElement;
   readonly lineStart: number;
   readonly lineEnd: number;
 }
 
-export function render(text: string): Section[] {
+/** Renders a note as sections, like reading view: fences, quotes with fences in them, headings, paragraphs and embedded pictures, whose addresses image knows. Text is text. */
+export function render(text: string, image: (path: string) => string | undefined): Section[] {
   const lines = text.split("\n");
   const out: Section[] = [];
   for (let i = 0; i < lines.length; i++) {
@@ -24,11 +25,17 @@ export function render(text: string): Section[] {
       const title = /^\[!([\w-]+)\][+-]? ?(.*)$/.exec(body[0] ?? "");
       const quote = el.appendChild(document.createElement("blockquote"));
       if (title !== null) {
-        quote.className = `callout callout-${title[1] ?? ""}`;
+        quote.className = "callout";
+        quote.dataset["callout"] = title[1] ?? "";
         quote.appendChild(document.createElement("div")).textContent = title[2] ?? "";
         body.shift();
       }
-      for (const s of render(body.join("\n"))) quote.append(...Array.from(s.el.childNodes));
+      for (const s of render(body.join("\n"), image)) quote.append(...Array.from(s.el.childNodes));
+    } else if (/^!\[\[[^\]]+\]\]$/.test(line)) {
+      const path = line.slice(3, -2);
+      const src = image(path);
+      if (src === undefined) el.textContent = `${path} could not be found.`;
+      else Object.assign(el.appendChild(document.createElement("img")), { alt: path, src });
     } else if (line !== "") {
       const heading = /^(#+) (.*)/.exec(line);
       el.appendChild(document.createElement(heading === null ? "p" : `h${String(heading[1]?.length ?? 1)}`)).textContent = heading?.[2] ?? line;

@@ -283,6 +283,11 @@ export class SilkClient {
     return this.#http.json({ method: "POST", path: "v1/notes/result", body: request, signal: options.signal, again: true }, wire.noteText);
   }
 
+  /** The note without the result under a block, or as it is if there is none. Write it only if the note is still the one that was sent; else ask again. */
+  cleanNote(request: T.NoteCleanRequest, options: CallOptions = {}): Promise<T.NoteText> {
+    return this.#http.json({ method: "POST", path: "v1/notes/clean", body: request, signal: options.signal, again: true }, wire.noteText);
+  }
+
   // --- What the server has.
 
   async listProfiles(options: CallOptions = {}): Promise<T.Profile[]> {

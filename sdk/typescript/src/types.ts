@@ -14,6 +14,7 @@ export type NewSession = Schemas["NewSession"];
 export type NewToken = Schemas["NewToken"];
 export type DecisionRequest = Schemas["DecisionRequest"];
 export type NoteResultRequest = Schemas["NoteResultRequest"];
+export type NoteCleanRequest = Schemas["NoteCleanRequest"];
 
 // What the server sends.
 export type Artifact = Schemas["Artifact"];

@@ -313,4 +313,5 @@ export const noteText = object<NoteText>({
   text: string,
   line: count,
   images: array(object<NoteText["images"][number]>({ artifact: string, path: string })),
+  unused: array(string),
 });

@@ -310,6 +310,7 @@ export const cases: Case[] = [
       check(after.text.includes("42") && after.text.includes(run) && after.text.endsWith("\nThe end.\n"), after.text);
       equal((await client.listNoteBlocks(after.text))[0]?.result?.run, run, "result");
       await problem(client.putNoteResult({ ...put, text: "nothing" }), 409, "block-not-found");
+      equal((await client.cleanNote({ line: block.line, code_hash: block.code_hash, text: after.text })).text, text, "cleaned");
     },
   },
   {
