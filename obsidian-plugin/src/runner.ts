@@ -56,6 +56,8 @@ export class BlockRun {
   constructor(
     readonly target: Target,
     readonly atMs: number,
+    /** It was opened to look at: who asked for it is told how it ends. */
+    readonly opened = false,
   ) {
     this.ordinal = target.ordinal;
   }
@@ -231,7 +233,7 @@ export class Runner {
     if (here !== undefined) return here;
     const client = await this.#host.connect();
     const got = await client.getRun(id);
-    const run = new BlockRun({ path: undefined, language: "", code: got.command ?? "", line: -1 }, this.#host.now());
+    const run = new BlockRun({ path: undefined, language: "", code: got.command ?? "", line: -1 }, this.#host.now(), true);
     const live = new LiveRun(got);
     run.watch(live);
     this.#add(run);
@@ -344,7 +346,7 @@ export class Runner {
     }
     if (frame.type !== "exit") return;
     this.#changed();
-    if (!alarming(frame.outcome)) return;
+    if (run.opened || !alarming(frame.outcome)) return;
     this.#host.alert({ atMs: this.#host.now(), run: frame.run, outcome: frame.outcome.outcome, text: ended(frame.outcome), note: run.target.path ?? "" });
   }
 

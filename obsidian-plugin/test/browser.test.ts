@@ -216,6 +216,37 @@ test("a view that comes late has what was printed, and a run of another window c
   await expect.poll(() => other.locator("#right").getByRole("log", { name: "Output" }).innerText(), until).toBe("early\nlate");
 });
 
+test("the link to a long log in a note shows the whole log, also after a restart of the app, and raises no alarm again", async () => {
+  const page = await opened(fence("seq 1 3000; exit 3"), "read");
+  await press(page, "Run this block");
+  await expect.poll(() => status(page).innerText(), until).toContain("in the note");
+  await expect(page.locator(".notice").count()).resolves.toBe(1);
+  const text = await file(page);
+  expect(text).toContain("[full log](obsidian://silk-sandbox?run=");
+  const second = await opened(text, "read");
+  await second.getByRole("link", { name: "full log" }).click();
+  const log = second.locator("#right").getByRole("log", { name: "Output" });
+  await expect.poll(() => log.locator(".silk-row").last().innerText(), until).toBe("3000");
+  await log.evaluate((el) => {
+    el.scrollTop = 0;
+  });
+  await expect.poll(() => log.locator(".silk-row").first().innerText()).toBe("1");
+  expect(await second.evaluate(() => document.activeElement?.className)).toBe("silk-item");
+  await expect.poll(() => second.locator("#right .silk-status").innerText()).toMatch(/^Failed · exit 3/);
+  await expect(second.locator(".notice").count()).resolves.toBe(0);
+  expect(await file(second)).toBe(text);
+  await picture(second, "link");
+
+  await second.getByRole("link", { name: "full log" }).click(); // again: it is there already
+  await expect(second.locator("#right .silk-panel").count()).resolves.toBe(1);
+  await second.evaluate(() => {
+    host.open("obsidian://silk-sandbox?run=../v1/tokens");
+    host.open("obsidian://silk-sandbox");
+    host.open("obsidian://silk-sandbox?run=01M8NAA24ZVQHB7DVXTDB13AB4");
+  });
+  await expect.poll(() => second.locator(".notice").allInnerTexts()).toEqual(["This link names no run.", "This link names no run.", expect.stringMatching(/no run|not found|unknown/i)]);
+});
+
 test("a result reaches its note after a restart of the app", async () => {
   const page = await opened(fence("sleep 2; echo after"), "edit");
   await press(page, "Run this block");

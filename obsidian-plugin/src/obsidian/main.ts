@@ -80,6 +80,7 @@ export default class SilkPlugin extends Plugin {
     this.addRibbonIcon("square-terminal", "Sandbox runs", () => void this.#openRuns());
     this.#statusBar(runner);
     this.#commands(runner, host, server);
+    this.registerObsidianProtocolHandler(this.manifest.id, ({ run }) => void this.#openRun(runner, run));
     this.#colours();
     this.addSettingTab(
       new SettingsTab(this.app, this, {
@@ -232,12 +233,27 @@ export default class SilkPlugin extends Plugin {
     }
   }
 
-  async #openRuns(): Promise<void> {
+  async #openRuns(): Promise<RunsView | undefined> {
     const { workspace } = this.app;
     const leaf = workspace.getLeavesOfType(runsView)[0] ?? workspace.getRightLeaf(false);
-    if (leaf === null) return;
+    if (leaf === null) return undefined;
     await leaf.setViewState({ type: runsView, active: true });
     await workspace.revealLeaf(leaf);
+    return leaf.view instanceof RunsView ? leaf.view : undefined;
+  }
+
+  /** Shows the run that a link names, such as that of a long log in a note. Anybody can make such a link: it shows, and does nothing else. */
+  async #openRun(runner: Runner, id: string | undefined): Promise<void> {
+    if (id === undefined || !/^[0-9A-HJKMNP-TV-Z]{26}$/.test(id)) {
+      new Notice("This link names no run.");
+      return;
+    }
+    try {
+      const run = await runner.open(id);
+      (await this.#openRuns())?.reveal(run);
+    } catch (err) {
+      new Notice(messageOf(err), 10_000);
+    }
   }
 
   #welcome(server: Server): void {

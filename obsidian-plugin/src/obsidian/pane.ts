@@ -65,6 +65,14 @@ export class RunsView extends ItemView {
     return Promise.resolve();
   }
 
+  /** Brings one run into sight, with the focus on it. */
+  reveal(run: BlockRun): void {
+    const el = this.#panels.get(run)?.el;
+    el?.closest("details")?.setAttribute("open", "");
+    el?.scrollIntoView({ block: "nearest" });
+    el?.focus();
+  }
+
   #drawLive(): void {
     const { runs } = this.#host.runner;
     for (const [run, { panel, el }] of this.#panels) {
@@ -75,7 +83,7 @@ export class RunsView extends ItemView {
     }
     for (const run of runs) {
       if (this.#panels.has(run) || this.#live === undefined) continue;
-      const el = createDiv({ cls: "silk-item" });
+      const el = createDiv({ cls: "silk-item", attr: { tabindex: "-1" } });
       el.createDiv({ cls: "silk-item-title", text: titleOf(run) });
       this.#panels.set(run, { panel: new BlockPanel(el, this.#host, { target: () => undefined, run, looks: true }), el });
       this.#live.prepend(el);

@@ -411,6 +411,8 @@ export class Plugin extends Component {
   readonly commands = new Map<string, Command>();
   readonly processors: ((el: HTMLElement, ctx: unknown) => void)[] = [];
   readonly extensions: Extension[] = [];
+  /** By the action of the link. */
+  readonly links = new Map<string, (params: Record<string, string>) => void>();
   tab: PluginSettingTab | undefined;
   constructor(
     readonly app: App,
@@ -437,6 +439,10 @@ export class Plugin extends Component {
   }
   registerView(type: string, make: (leaf: Leaf) => ItemView): void {
     this.app.viewTypes.set(type, make);
+  }
+  registerObsidianProtocolHandler(action: string, handler: (params: Record<string, string>) => void): void {
+    this.links.set(action, handler);
+    this.register(() => this.links.delete(action));
   }
   addRibbonIcon(icon: string, title: string, cb: () => void): HTMLElement {
     const el = document.createElement("div"); // the tests use commands

@@ -39,6 +39,14 @@ let plugin: Loaded | undefined;
 let editor: view.EditorView | undefined;
 const children: obsidian.Component[] = [];
 
+// The system hands links of this kind back to the app.
+document.addEventListener("click", (e) => {
+  const link = e.target instanceof Element ? e.target.closest("a") : null;
+  if (link?.protocol !== "obsidian:") return;
+  e.preventDefault();
+  host.open(link.href);
+});
+
 const host = {
   app,
   obsidian,
@@ -119,6 +127,12 @@ const host = {
     const file = app.views[0]?.file ?? null;
     if (c?.callback !== undefined) c.callback();
     else c?.editorCallback?.({ getValue: () => host.text(), getCursor: () => ({ line: line ?? 0, ch: 0 }) }, { file });
+  },
+
+  /** Opens a link obsidian://ACTION?PARAMS, from wherever. */
+  open(href: string): void {
+    const url = new URL(href);
+    plugin?.links.get(url.host)?.({ action: url.host, ...Object.fromEntries(url.searchParams) });
   },
 
   /** Shows a note in reading view, in an element of that id. */

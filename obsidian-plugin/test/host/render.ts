@@ -38,7 +38,12 @@ export function render(text: string, image: (path: string) => string | undefined
       else Object.assign(el.appendChild(document.createElement("img")), { alt: path, src });
     } else if (line !== "") {
       const heading = /^(#+) (.*)/.exec(line);
-      el.appendChild(document.createElement(heading === null ? "p" : `h${String(heading[1]?.length ?? 1)}`)).textContent = heading?.[2] ?? line;
+      const parent = el.appendChild(document.createElement(heading === null ? "p" : `h${String(heading[1]?.length ?? 1)}`));
+      for (const part of (heading?.[2] ?? line).split(/(\[[^\]]*\]\([^)\s]*\))/)) {
+        const link = /^\[([^\]]*)\]\(([^)\s]*)\)$/.exec(part);
+        if (link === null) parent.append(part);
+        else Object.assign(parent.appendChild(document.createElement("a")), { textContent: link[1], href: link[2] });
+      }
     } else continue;
     out.push({ el, lineStart: start, lineEnd: i });
   }
