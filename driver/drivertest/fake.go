@@ -100,7 +100,9 @@ func check(spec driver.Spec) error {
 		return errors.New("no command")
 	case spec.Terminal == nil && (spec.Stdout == nil || spec.Stderr == nil):
 		return errors.New("no stdout or stderr")
-	case spec.Network != driver.NetworkDeny && spec.Network != driver.NetworkLoopback:
+	case (spec.Network == driver.NetworkLink) != (spec.Link.File != nil):
+		return errors.New("a link without its network, or the other way round")
+	case spec.Network != driver.NetworkDeny && spec.Network != driver.NetworkLoopback && spec.Network != driver.NetworkLink:
 		return fmt.Errorf("network %q is not known", spec.Network)
 	case spec.MemoryBytes <= 0 || spec.WorkspaceBytes <= 0 || spec.TmpBytes <= 0 || spec.Processes <= 0 || spec.CPUs <= 0:
 		return errors.New("a limit is missing")
