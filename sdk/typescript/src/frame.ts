@@ -83,6 +83,10 @@ export interface EgressFrame {
   readonly host: string;
   readonly port?: number;
   readonly allowed: boolean;
+  /** What refused it: name, port, address, protocol, udp, connections. */
+  readonly rule?: string;
+  /** Why, for people. */
+  readonly detail?: string;
 }
 
 /** The run waits for the owner, or the owner has decided: pending, granted, denied, expired, withdrawn. */
@@ -163,7 +167,7 @@ const decoders = {
   output,
   progress: frame<ProgressFrame>("progress", { run: string, step: optional(string), detail: optional(string) }),
   violation: frame<ViolationFrame>("violation", { run: string, rule: string, syscall: optional(string), detail: optional(string) }),
-  egress: frame<EgressFrame>("egress", { run: string, host: string, port: optional(integer), allowed: boolean }),
+  egress: frame<EgressFrame>("egress", { run: string, host: string, port: optional(integer), allowed: boolean, rule: optional(string), detail: optional(string) }),
   approval: frame<ApprovalFrame>("approval", { run: string, state: string, detail: optional(string) }),
   display: frame<DisplayFrame>("display", { run: string, mime: string, path: string }),
   gap,

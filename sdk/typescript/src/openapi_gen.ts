@@ -696,6 +696,44 @@ export interface components {
             fix?: string;
             rule: string;
         };
+        Destination: {
+            /** @description Address that was dialled */
+            addr?: string;
+            allowed: boolean;
+            /**
+             * Format: int64
+             * @description How often
+             */
+            count: number;
+            /** @description Name as it was looked up, or address */
+            host: string;
+            /**
+             * @description dns is a look-up
+             * @enum {string}
+             */
+            kind: "tcp" | "udp" | "dns";
+            /**
+             * Format: int64
+             * @description Connections together
+             */
+            lasted_ms: number;
+            /** Format: int64 */
+            port?: number;
+            /** @description For people */
+            reason?: string;
+            /** @description What refused it: name, port, address, protocol, udp, connections */
+            rule?: string;
+            /**
+             * Format: int64
+             * @description Bytes to the host
+             */
+            sent: number;
+            /**
+             * Format: int64
+             * @description Bytes from the host
+             */
+            taken: number;
+        };
         Enforcement: {
             /** @description That ends the run; absent: it fails and the run goes on */
             rule?: string;
@@ -1115,6 +1153,13 @@ export interface components {
             argument?: string;
             artifacts: components["schemas"]["Artifact"][];
             driver?: string;
+            /** @description What the program reached and what it was kept from, where the sandbox has a way out, refusals first */
+            egress?: components["schemas"]["Destination"][];
+            /**
+             * Format: int64
+             * @description Attempts to reach something beyond the 256 destinations that are listed
+             */
+            egress_more?: number;
             /**
              * Format: int64
              * @description Status of the program; null after a signal and when no program ran
@@ -1248,6 +1293,8 @@ export interface components {
         };
         Profile: {
             about?: string;
+            /** @description What an allow-list reaches without being asked for */
+            hosts?: string[];
             image: string;
             language?: string;
             limits: components["schemas"]["Limits"];

@@ -20,6 +20,7 @@ export type NoteCleanRequest = Schemas["NoteCleanRequest"];
 export type Artifact = Schemas["Artifact"];
 export type ChannelSummary = Schemas["Channel"];
 export type Usage = Schemas["Usage"];
+export type Destination = Schemas["Destination"];
 export type Outcome = Lists<Schemas["Outcome"], "artifacts">;
 export type OutcomeKind = Outcome["outcome"];
 export type Run = Omit<Schemas["Run"], "outcome"> & { outcome?: Outcome };

@@ -1,5 +1,5 @@
 import { array, boolean, count, integer, nullable, number, object, oneOf, optional, record, string, unknown, type Decoder, type Shape } from "./decode.js";
-import type { Approval, ApprovalFile, Artifact, AuditEvent, ChannelSummary, FieldError, Handoff, HandoffChannel, HandoffCode, HandoffContent, HandoffDelivery, HandoffOutcome, HandoffViolation, Image, InputTaken, Limits, MadeToken, NoteBlock, NoteText, Outcome, Page, Preview, Problem, Profile, Run, RunRequest, Session, Ticket, Token, Usage } from "./types.js";
+import type { Approval, ApprovalFile, Artifact, AuditEvent, ChannelSummary, Destination, FieldError, Handoff, HandoffChannel, HandoffCode, HandoffContent, HandoffDelivery, HandoffOutcome, HandoffViolation, Image, InputTaken, Limits, MadeToken, NoteBlock, NoteText, Outcome, Page, Preview, Problem, Profile, Run, RunRequest, Session, Ticket, Token, Usage } from "./types.js";
 
 // Decoders of what the server answers. Numbers of which the server may learn new kinds are not narrowed: a kind of outcome that
 // is not known is an error, never taken for ok.
@@ -18,6 +18,20 @@ const artifact = object<Artifact>({
 
 const usage = object<Usage>({ cpu_ms: integer, peak_memory_bytes: integer, processes: integer });
 
+const destination = object<Destination>({
+  kind: oneOf("tcp", "udp", "dns"),
+  host: string,
+  port: optional(integer),
+  allowed: boolean,
+  rule: optional(string),
+  reason: optional(string),
+  addr: optional(string),
+  count: integer,
+  sent: count,
+  taken: count,
+  lasted_ms: integer,
+});
+
 export const outcome: Decoder<Outcome> = object<Outcome>({
   outcome: oneOf("ok", "failed", "timeout", "oom", "violated", "denied", "canceled", "error"),
   reason: optional(oneOf("host", "usage", "missing")),
@@ -33,6 +47,8 @@ export const outcome: Decoder<Outcome> = object<Outcome>({
   artifacts: array(artifact),
   flags: record(integer),
   refused: optional(record(integer)),
+  egress: optional(array(destination)),
+  egress_more: optional(integer),
   wall_ms: integer,
   usage,
   run: string,
@@ -193,6 +209,7 @@ export const profile = object<Profile>({
   image: string,
   language: optional(string),
   network: string,
+  hosts: optional(array(string)),
   limits,
   max: optional(limits),
 });
