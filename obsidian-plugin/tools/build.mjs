@@ -16,6 +16,8 @@ await build({
   format: "cjs",
   target: "es2022",
   minify: true,
+  // import() in a window asks Chromium, which has none of Node's modules: they come by the app's require.
+  supported: { "dynamic-import": false },
   legalComments: "none",
   // What the app has: its own modules, its editor, and on a desktop Node's.
   external: ["obsidian", "electron", "@codemirror/*", "@lezer/*", "node:*"],
