@@ -1,3 +1,4 @@
+import { readFile } from "node:fs/promises";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { picture, World } from "./world.js";
@@ -168,6 +169,118 @@ test("a block that was deleted while it ran", async () => {
   });
   await expect.poll(() => page.locator(".notice").allInnerTexts(), until).toEqual([expect.stringContaining("The result is not in the note")]);
   expect(await page.evaluate(() => host.text())).toBe("a\nb\n");
+});
+
+test("a server that goes away and comes back: the run can be taken up again, and nothing is lost", async () => {
+  const page = await opened(fence("echo before; sleep 5; echo after"), "edit", { clock: true });
+  await press(page, "Run this block");
+  const log = page.getByRole("log", { name: "Output" });
+  await expect.poll(() => log.innerText(), until).toBe("before");
+  await world.proxy.away();
+  await expect.poll(() => status(page).innerText(), until).toMatch(/^The connection is broken/);
+  const again = page.getByRole("button", { name: "Reconnect" });
+  for (let i = 0; i < 60 && !(await again.isVisible()); i++) {
+    await page.clock.fastForward(10_000); // what it waits at most between two attempts
+    await page.waitForTimeout(50);
+  }
+  expect(await status(page).innerText()).toMatch(/^The connection is lost: .*How the run ended is not known/);
+  expect(await log.innerText()).toBe("before");
+  await picture(page, "lost");
+  await world.proxy.back();
+  await again.focus();
+  await page.keyboard.press("Enter");
+  await expect.poll(() => status(page).innerText(), until).toMatch(/^Ok · .*in the note/);
+  expect(await log.innerText()).toBe("before\nafter");
+  expect(await again.isVisible()).toBe(false);
+  expect(await page.evaluate(() => document.activeElement?.tagName)).not.toBe("BODY"); // the focus is somewhere
+  expect(await file(page)).toMatch(/before\n> after/);
+});
+
+test("in a popover: it runs by a click, goes on when the popover has gone, and is shown when it is back", async () => {
+  const page = await opened(`See [[Tour]].\n\n${fence("echo begun; sleep 2; echo done")}`, "edit");
+  const hover = (): Promise<void> =>
+    page.evaluate((p) => {
+      host.hover(p);
+    }, note);
+  await hover();
+  const popover = page.locator(".hover-popover");
+  await popover.getByRole("button", { name: "Run this block" }).click();
+  await expect.poll(() => popover.getByRole("log", { name: "Output" }).innerText(), until).toBe("begun");
+  await picture(page, "popover");
+  await page.evaluate(() => {
+    host.leave();
+  });
+  await hover();
+  await expect.poll(() => popover.getByRole("log", { name: "Output" }).innerText(), until).toBe("begun\ndone");
+  await expect.poll(() => popover.locator(".silk-status").innerText(), until).toMatch(/^Ok · .*in the note/);
+  expect(await file(page)).toMatch(/^See[^]*```\n> \[!quote\][^]*done/);
+});
+
+test("in a popover, of two equal blocks neither is guessed", async () => {
+  const page = await opened(`${fence("date +%N")}\n${fence("date +%N")}`, "edit");
+  const text = await file(page);
+  await page.evaluate((p) => {
+    host.hover(p);
+  }, note);
+  await page.locator(".hover-popover").getByRole("button", { name: "Run this block" }).first().click();
+  await expect.poll(() => page.locator(".hover-popover .silk-status").first().innerText(), until).toMatch(/not in the note as it is saved, or twice/);
+  expect(await file(page)).toBe(text);
+});
+
+test("after its installation: the first screen says how, and once server and token are in the settings, code runs", async () => {
+  const page = await opened(fence("echo x"), "edit", { fresh: true });
+  await page.evaluate(() => {
+    host.plugin?.onUserEnable();
+    Object.assign(window, {
+      open: (url: string) => {
+        document.body.dataset["opened"] = url;
+      },
+    });
+  });
+  const dialog = page.getByRole("dialog", { name: "Run code of your notes in a sandbox" });
+  await dialog.waitFor();
+  await picture(page, "welcome");
+  const headings = (await readFile(new URL("../../docs/howto/obsidian.md", import.meta.url), "utf8")).match(/^## .*/gm) ?? [];
+  const anchors = headings.map((h) => "#" + h.slice(3).toLowerCase().replaceAll(" ", "-"));
+  const ways = await dialog.getByRole("button", { name: "Show how" }).all();
+  expect(ways).toHaveLength(3);
+  for (const way of ways) {
+    await way.click();
+    const url = (await page.locator("body").getAttribute("data-opened")) ?? "";
+    expect(url).toMatch(/^https:\/\/github\.com\/silk-sandbox\/silk\/blob\/main\/docs\/howto\/obsidian\.md#/);
+    expect(anchors).toContain(new URL(url).hash);
+  }
+  await page.keyboard.press("Escape");
+  await expect(dialog.count()).resolves.toBe(0);
+
+  await press(page, "Run this block"); // there is no server: the same screen
+  await expect.poll(() => status(page).innerText()).toMatch(/no server yet/);
+  await dialog.getByRole("button", { name: "Open settings" }).click();
+  await expect(dialog.count()).resolves.toBe(0);
+  expect(await page.evaluate(() => host.app.shown)).toBe("silk-sandbox");
+  await settings(page);
+  await page.getByLabel("Server", { exact: true }).fill(world.url);
+  await press(page, "Run this block");
+  await expect.poll(() => status(page).innerText()).toMatch(/no token/);
+  await page.getByLabel("Token", { exact: true }).fill(world.token);
+  await press(page, "Run this block");
+  await expect.poll(() => status(page).innerText(), until).toMatch(/^Ok · .*in the note/);
+
+  await page.evaluate(() => {
+    host.plugin?.onUserEnable();
+  });
+  await expect(dialog.count()).resolves.toBe(0); // there is a token
+});
+
+test("on a desktop with Linux the first screen offers to try it", async () => {
+  const page = await opened("x\n", "edit", { fresh: true });
+  await page.evaluate(() => {
+    Object.assign(host.obsidian.Platform, { isDesktopApp: true, isDesktop: true, isLinux: true });
+    host.plugin?.onUserEnable();
+  });
+  const dialog = page.getByRole("dialog");
+  await dialog.getByRole("button", { name: "Try it" }).click();
+  await expect.poll(() => dialog.getByRole("status").innerText()).toMatch(/no module node:/); // a browser cannot; test/local.test.ts does
 });
 
 test("output is text, whatever it is", async () => {
@@ -500,7 +613,7 @@ test("settings hold no token in the vault's files, and a wrong one is said", asy
   const page = await opened(fence("echo x"), "edit");
   await settings(page);
   await page.getByLabel("Token", { exact: true }).first().fill("silk_wrong");
-  await page.getByRole("button", { name: "Connection" }).click();
+  await page.getByRole("button", { name: "Test: Connection" }).click();
   await expect.poll(() => page.locator(".setting-item", { hasText: "Connection" }).innerText(), until).toMatch(/token|unauthorized/i);
   await page.getByLabel("Ask before a run").selectOption("always");
   const stored = await page.evaluate(() => JSON.stringify(host.stored()));

@@ -44,6 +44,8 @@ export class World {
     return new World(proxy, url, server, browser);
   }
 
+  /** Of a runner. */
+  readonly token = env("SILK_TEST_SERVER_TOKEN");
   readonly #server: Server;
   readonly #browser: Browser;
   private constructor(
@@ -56,23 +58,23 @@ export class World {
     this.#browser = browser;
   }
 
-  /** A new page with the plugin loaded. Errors of the page fail the test that closes it. */
-  async page(options: { settings?: object; owner?: boolean; data?: object; dark?: boolean; mobile?: boolean } = {}): Promise<{ page: Page; errors: string[] }> {
+  /** A new page with the plugin loaded; fresh: as after its installation. Errors of the page fail the test that closes it. */
+  async page(options: { settings?: object; owner?: boolean; data?: object; mobile?: boolean; fresh?: boolean; clock?: boolean } = {}): Promise<{ page: Page; errors: string[] }> {
     const context = await this.#browser.newContext({ viewport: { width: 1100, height: 720 }, permissions: ["clipboard-read", "clipboard-write"] });
     const page = await context.newPage();
     const errors: string[] = [];
     page.on("pageerror", (err) => errors.push(err.message));
+    if (options.clock === true) await page.clock.install();
     await page.goto(`http://127.0.0.1:${env("SILK_TEST_ORIGIN_PORT")}/`);
-    const secrets: Record<string, string> = { "silk-sandbox-runner": env("SILK_TEST_SERVER_TOKEN") };
+    const secrets: Record<string, string> = options.fresh === true ? {} : { "silk-sandbox-runner": this.token };
     if (options.owner === true) secrets["silk-sandbox-owner"] = env("SILK_TEST_OWNER_TOKEN");
-    const data = { settings: { server: this.url, ...options.settings }, ...options.data };
+    const data = options.fresh === true ? null : { settings: { server: this.url, ...options.settings }, ...options.data };
     await page.evaluate(
       async (o) => {
-        if (o.dark) document.body.className = "theme-dark";
         host.obsidian.Platform.isMobile = o.mobile;
         await host.load(o.data, o.secrets);
       },
-      { data, secrets, dark: options.dark === true, mobile: options.mobile === true },
+      { data, secrets, mobile: options.mobile === true },
     );
     return { page, errors };
   }

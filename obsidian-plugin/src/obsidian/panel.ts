@@ -38,6 +38,8 @@ export class BlockPanel {
   #run: BlockRun | undefined;
   #views: OutputView[] = [];
   #facts: HTMLElement | undefined;
+  #said = "";
+  #again: HTMLButtonElement | undefined;
   #shows: unknown;
   #leaveRun: (() => void) | undefined;
   #frame = 0;
@@ -178,6 +180,11 @@ export class BlockPanel {
     if (live === undefined) return;
     const colours = this.#host.settings().ansi;
     this.#facts = this.#out.createDiv({ cls: "silk-facts" });
+    this.#said = "";
+    this.#again = this.#out.createEl("button", { cls: "silk-none", text: "Reconnect", attr: { type: "button" } });
+    this.#again.addEventListener("click", () => {
+      if (this.#run !== undefined) void this.#host.runner.reconnect(this.#run);
+    });
     this.#views.push(new OutputView(this.#out, live.stdout, "Output", colours));
     const stderr = new OutputView(this.#out, live.stderr, "Errors (stderr)", colours);
     stderr.el.addClass("silk-stderr");
@@ -192,12 +199,14 @@ export class BlockPanel {
       ...state.violations.map((v) => `Violation: ${[v.rule, v.syscall, v.detail].filter((s) => s !== "").join(" · ")}`),
       ...state.egress.filter((e) => !e.allowed).map((e) => `Refused: ${e.host}:${String(e.port)}`),
     ];
-    this.#facts.replaceChildren();
-    for (const l of lines) this.#facts.createDiv({ cls: "silk-violation", text: l });
-    if (state.phase === "lost" && run !== undefined) {
-      const again = this.#facts.createEl("button", { text: "Reconnect" });
-      again.addEventListener("click", () => void this.#host.runner.reconnect(run));
+    if (lines.join("\n") !== this.#said) {
+      this.#said = lines.join("\n");
+      this.#facts.replaceChildren();
+      for (const l of lines) this.#facts.createDiv({ cls: "silk-violation", text: l });
     }
+    const lost = state.phase === "lost";
+    if (!lost && this.el.doc.activeElement === this.#again) this.#buttons.stop.focus();
+    this.#again?.toggleClass("silk-none", !lost);
   }
 
   /** Runs the clock of a running block. */

@@ -1,6 +1,7 @@
 import { PluginSettingTab, Setting, type App, type Plugin } from "obsidian";
 import { outcomeColours, type OutcomeColours } from "../colour.js";
 import type { Settings } from "../settings.js";
+import { labelSettings } from "./labels.js";
 import type { Secrets } from "./server.js";
 
 /** What the settings change. */
@@ -129,6 +130,7 @@ export class SettingsTab extends PluginSettingTab {
     this.#colour("Did not end well", "Failed, out of time or memory, or an error of the sandbox.", "failed");
     this.#colour("Widow Red", "Violations, and what was denied.", "violated");
     this.#colour("Anything else", "Waits, runs, or was canceled.", "other");
+    labelSettings(containerEl);
   }
 
   #toggle(name: string, desc: string, key: "saveToNote" | "ansi" | "chat"): void {

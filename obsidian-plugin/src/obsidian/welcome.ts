@@ -1,4 +1,5 @@
 import { Modal, Setting, type App } from "obsidian";
+import { labelSettings } from "./labels.js";
 import { canStart } from "./server.js";
 
 const pages = "https://github.com/silk-sandbox/silk/blob/main/docs/howto/obsidian.md";
@@ -46,6 +47,7 @@ export class Welcome extends Modal {
         this.#openSettings();
       }),
     );
+    labelSettings(contentEl);
   }
 
   override onClose(): void {

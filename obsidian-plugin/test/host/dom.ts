@@ -60,6 +60,11 @@ export function augment(): void {
       return this.classList.contains(c);
     },
   });
+  Object.assign(Node.prototype, {
+    instanceOf(this: Node, type: new () => Node) {
+      return this instanceof type;
+    },
+  });
   Object.defineProperty(Node.prototype, "win", { get: () => window });
   Object.defineProperty(Node.prototype, "doc", { get: () => document });
   Object.assign(window, {

@@ -174,6 +174,14 @@ export class App {
   };
   readonly views: MarkdownView[] = [];
   readonly events = new EventTarget();
+  /** What the settings show: "" is nothing. */
+  shown = "";
+  readonly setting = {
+    open: (): void => undefined,
+    openTabById: (id: string): void => {
+      this.shown = id;
+    },
+  };
   readonly workspace = {
     containerEl: document.body,
     iterateAllLeaves: (cb: (leaf: { view: unknown }) => void): void => {
@@ -360,7 +368,6 @@ export class Setting {
     return this;
   }
   #add(c: Control, cb: (c: Control) => void): this {
-    c.el.setAttribute("aria-label", this.#name.textContent);
     cb(c);
     return this;
   }

@@ -38,6 +38,7 @@ const imageOf = (path: string): string | undefined => {
 let plugin: Loaded | undefined;
 let editor: view.EditorView | undefined;
 const children: obsidian.Component[] = [];
+const hovering: obsidian.Component[] = [];
 
 // The system hands links of this kind back to the app.
 document.addEventListener("click", (e) => {
@@ -137,25 +138,41 @@ const host = {
 
   /** Shows a note in reading view, in an element of that id. */
   read(path: string, id: string): void {
-    const text = app.vault.files.get(path)?.text ?? "";
     const parent = document.getElementById(id);
     if (parent === null) throw new Error(`no element ${id}`);
     for (const c of children.splice(0)) c.unload();
     parent.replaceChildren();
-    for (const s of render(text, imageOf)) {
-      parent.append(s.el);
-      const ctx = {
-        sourcePath: path,
-        addChild: (c: obsidian.Component) => {
-          children.push(c);
-          void c.load();
-        },
-        getSectionInfo: () => ({ text: app.vault.files.get(path)?.text ?? "", lineStart: s.lineStart, lineEnd: s.lineEnd }),
-      };
-      for (const p of plugin?.processors ?? []) p(s.el, ctx);
-    }
+    show(parent, path, children, true);
+  },
+
+  /** Shows a note in a popover, which knows nothing of sections. */
+  hover(path: string): void {
+    const popover = document.body.appendChild(document.createElement("div"));
+    popover.className = "popover hover-popover";
+    show(popover, path, hovering, false);
+  },
+  /** The popover goes. */
+  leave(): void {
+    for (const c of hovering.splice(0)) c.unload();
+    document.querySelector(".hover-popover")?.remove();
   },
 };
+
+function show(parent: HTMLElement, path: string, owned: obsidian.Component[], sections: boolean): void {
+  const text = app.vault.files.get(path)?.text ?? "";
+  for (const s of render(text, imageOf)) {
+    parent.append(s.el);
+    const ctx = {
+      sourcePath: path,
+      addChild: (c: obsidian.Component) => {
+        owned.push(c);
+        void c.load();
+      },
+      getSectionInfo: () => (sections ? { text: app.vault.files.get(path)?.text ?? "", lineStart: s.lineStart, lineEnd: s.lineEnd } : null),
+    };
+    for (const p of plugin?.processors ?? []) p(s.el, ctx);
+  }
+}
 
 export type HostPage = typeof host;
 Object.assign(window, { host });

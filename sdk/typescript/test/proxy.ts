@@ -10,6 +10,7 @@ export class CuttingProxy {
   readonly #open = new Set<Socket>();
   #bytes = 0;
   #left = 0;
+  #port = 0;
   /** Connections that were cut. */
   cuts = 0;
 
@@ -28,6 +29,18 @@ export class CuttingProxy {
     this.#bytes = bytes;
     this.#left = times;
     this.cuts = 0;
+  }
+
+  /** The server is away: connections end, and new ones are refused. */
+  async away(): Promise<void> {
+    this.#port = (this.#server.address() as AddressInfo).port;
+    await this.close();
+  }
+
+  /** It is there again, at the same address. */
+  async back(): Promise<void> {
+    this.#server.listen(this.#port, "127.0.0.1");
+    await once(this.#server, "listening");
   }
 
   async close(): Promise<void> {
