@@ -57,7 +57,7 @@ func violatedSentence(o run.Outcome, t told) string {
 		parts = append(parts, fmt.Sprintf("violated: rule %s: %s %q; the sandbox was ended before it had an effect", o.Rule, o.Syscall, o.Argument))
 	}
 	if o.Rule == rules.NetworkInet {
-		parts = append(parts, "--net loopback allows sockets inside the sandbox")
+		parts = append(parts, "--net loopback allows sockets inside the sandbox, --net HOST:PORT,... to these hosts")
 	}
 	return strings.Join(parts, "; ")
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -62,6 +63,36 @@ func TestLimitNotes(t *testing.T) {
 		"the files in /workspace were lost with the sandbox"
 	if got := limitNotes(o, profile.Defaults); got != want {
 		t.Error(got)
+	}
+}
+
+// TestEgressNote: whoever reads it knows why a look-up or connection failed, and what would let it.
+func TestEgressNote(t *testing.T) {
+	dns := func(host string) run.Destination {
+		return run.Destination{Kind: "dns", Host: host, Rule: "name", Reason: fmt.Sprintf("no rule has the name %q", host), Count: 1}
+	}
+	list := policy.Plan{Network: profile.NetworkAllowlist, Hosts: []string{"a.org:443"}}
+	for _, test := range []struct {
+		egress []run.Destination
+		plan   policy.Plan
+		want   string
+	}{
+		{[]run.Destination{{Kind: "tcp", Host: "a.org", Port: 443, Allowed: true, Count: 1}}, list, ""},
+		{[]run.Destination{dns("pypi.org")}, list, `network: refused once: pypi.org (no rule has the name "pypi.org"); --net a.org:443,pypi.org:443 would allow it`},
+		{[]run.Destination{dns("pypi.org")}, policy.Plan{Network: profile.NetworkAllow}, `network: refused once: pypi.org (no rule has the name "pypi.org")`},
+		{[]run.Destination{{Kind: "tcp", Host: "a.org", Port: 80, Rule: "port", Reason: "a.org is allowed with port 443 only", Count: 2}}, list,
+			"network: refused 2 times: a.org:80 (a.org is allowed with port 443 only); --net a.org:443,a.org:80 would allow it"},
+		{[]run.Destination{{Kind: "tcp", Host: "2001:db8::1", Port: 80, Rule: "address", Reason: "no rule has it", Count: 1}}, list,
+			"network: refused once: [2001:db8::1]:80 (no rule has it); --net a.org:443,[2001:db8::1]:80 would allow it"},
+		{[]run.Destination{{Kind: "tcp", Host: "a.org", Port: 443, Rule: "address", Reason: "a.org leads to 10.0.0.1", Count: 1}}, list, "network: refused once: a.org:443 (a.org leads to 10.0.0.1)"},
+		{[]run.Destination{{Kind: "udp", Host: "1.1.1.1", Port: 53, Rule: "udp", Reason: "nothing but DNS", Count: 1}}, list, "network: refused once: 1.1.1.1:53 (nothing but DNS)"},
+		{[]run.Destination{dns("a.test"), dns("b.test"), dns("c.test"), dns("d.test")}, list,
+			`network: refused 4 times: a.test (no rule has the name "a.test"); b.test (no rule has the name "b.test"); c.test (no rule has the name "c.test"); --net a.org:443,a.test:443,b.test:443,c.test:443 would allow it`},
+		{[]run.Destination{{Kind: "dns", Host: "x\x1b[31m", Rule: "name", Reason: "no \x1b[31m rule", Count: 1}}, list, `network: refused once: "x\x1b[31m" (no ?[31m rule)`},
+	} {
+		if got := egressNote(run.Outcome{Egress: test.egress}, test.plan); got != test.want {
+			t.Errorf("%s\nwant %s", got, test.want)
+		}
 	}
 }
 
