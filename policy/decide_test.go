@@ -30,6 +30,8 @@ func TestDecide(t *testing.T) {
 	open.Network = "loopback"
 	listed := small
 	listed.Network, listed.Hosts, listed.OnRefused = "allowlist", []string{"api.example:443", "*.cdn.example:443"}, "kill"
+	served := small
+	served.Service = &profile.Service{Variable: "API_URL", URL: "http://127.0.0.1:3100/v1"}
 	wantHosts := func(hosts ...string) func(*testing.T, Plan) {
 		return func(t *testing.T, p Plan) {
 			if !slices.Equal(p.Hosts, hosts) || (p.Egress != nil) != (len(hosts) > 0) {
@@ -139,6 +141,14 @@ func TestDecide(t *testing.T) {
 				t.Errorf("%v", p.Egress.Addrs)
 			}
 		}},
+		{name: "a service", prof: &served, change: func(r *Request) { r.Client = ClientMCP }, inspect: func(t *testing.T, p Plan) {
+			wantHosts("http:service.silk.internal:3100")(t, p)
+			wantTargets("127.0.0.1/32:3100")(t, p)
+			if p.Network != "deny" || p.Egress.Addrs["service.silk.internal"] != "127.0.0.1" || !slices.Contains(p.Env, "API_URL=http://service.silk.internal:3100/v1") || len(p.Grants) != 0 {
+				t.Errorf("%+v, %+v", p, p.Egress)
+			}
+		}},
+		{name: "a service beside hosts", prof: &served, change: func(r *Request) { r.Client = ClientCLI; r.Hosts = []string{"a.org:443"} }, inspect: wantHosts("a.org:443")},
 		{name: "local-fork is loopback", change: func(r *Request) { r.Client = ClientCLI; r.Network = "local-fork" }, text: "network local-fork (invoker)"},
 		{name: "hosts over MCP without grant", change: func(r *Request) { r.Client = ClientMCP; r.Hosts = []string{"example.org:443"} }, rule: RuleNetwork, text: "network example.org:443 is beyond"},
 		{name: "host without port", change: func(r *Request) { r.Hosts = []string{"example.org"} }, unread: true, text: `host "example.org" has no port`},

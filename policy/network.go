@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -50,6 +51,8 @@ func (d *decision) network() {
 		}
 		d.plan.Grants = append(d.plan.Grants, "network allow (approval)")
 		d.approval = append(d.approval, "network allow")
+	case profile.NetworkDeny:
+		d.service()
 	default:
 		if rank > ceiling {
 			d.widen(RuleNetwork, "network "+mode, d.prof.Network)
@@ -103,6 +106,28 @@ const Bundle = "/etc/ssl/certs/ca-certificates.crt"
 
 // bundleVariables lead programs to Bundle that bring a list of their own: OpenSSL's, Python's requests, Node.js.
 var bundleVariables = []string{"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"}
+
+// service lets the profile's one service through, which is no network: the program finds it in a variable, and nothing else.
+func (d *decision) service() {
+	if d.prof.Service == nil {
+		return
+	}
+	s, err := d.prof.Service.Endpoint()
+	if err != nil {
+		d.fault("profile %s: %v", d.prof.Name, err)
+		return
+	}
+	d.plan.Hosts = []string{s.Rule.String()}
+	d.plan.Egress = d.egress()
+	maps.DeleteFunc(d.plan.Egress.Addrs, func(name, _ string) bool { return !s.Rule.Names(name) })
+	if s.Addr.IsValid() { // named by the owner
+		target := egress.Rule{Prefix: netip.PrefixFrom(s.Addr, s.Addr.BitLen()), Port: s.Rule.Port}
+		d.plan.Egress.Addrs[s.Rule.Name], d.plan.Egress.Targets = s.Addr.String(), append(d.plan.Egress.Targets, target.Target())
+	}
+	d.plan.Env = slices.DeleteFunc(d.plan.Env, func(e string) bool { return strings.HasPrefix(e, d.prof.Service.Variable+"=") })
+	d.plan.Env = append(d.plan.Env, d.prof.Service.Variable+"="+s.URL)
+	slices.Sort(d.plan.Env)
+}
 
 // egress is what the owner says about addresses.
 func (d *decision) egress() *Egress {

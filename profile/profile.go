@@ -24,6 +24,12 @@ const (
 	RefusedKills  = "kill" // the run ends as violated
 )
 
+// Service is an endpoint of the owner's that programs find in a variable.
+type Service struct {
+	Variable string `json:"variable"` // of the environment: "API_URL"
+	URL      string `json:"url"`      // http or https; at a loopback or private address too, since the owner names it
+}
+
 // Profile is a named set of defaults and ceilings. Profiles are values; nobody changes the maps and slices in one.
 type Profile struct {
 	Name      string            `json:"name"`                 // "lab:python"
@@ -32,7 +38,8 @@ type Profile struct {
 	Language  string            `json:"language"`             // name of the Language that code has if nothing else says so
 	Network   string            `json:"network"`              // default mode and ceiling
 	Hosts     []string          `json:"hosts,omitempty"`      // of NetworkAllowlist, as egress.ParseRule reads them
-	OnRefused string            `json:"on_refused,omitempty"` // of NetworkAllowlist and NetworkAllow; empty: RefusedGoesOn
+	OnRefused string            `json:"on_refused,omitempty"` // where there is a way out; empty: RefusedGoesOn
+	Service   *Service          `json:"service,omitempty"`    // of NetworkDeny: the one thing that is reached nevertheless
 	Limits    Limits            `json:"limits"`               // what a run gets if it asks for nothing; every field set
 	Max       Limits            `json:"max"`                  // what a run may ask for without a grant; a zero field means the same as Limits
 	Env       map[string]string `json:"env"`

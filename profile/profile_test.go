@@ -105,6 +105,11 @@ func TestParse(t *testing.T) {
 		{name: "hosts without a list for them", yaml: "image: i\nhosts: [a.org:443]", fault: `has network deny and 1 hosts`},
 		{name: "a list without hosts", yaml: "image: i\nnetwork: allowlist", fault: `has network allowlist and 0 hosts`},
 		{name: "a host without a port", yaml: "image: i\nnetwork: allowlist\nhosts: [a.org]", fault: `f.yaml:3: hosts: host "a.org" has no port`},
+		{name: "a service beside a network", yaml: "image: i\nnetwork: loopback\nservice: {variable: A, url: 'http://127.0.0.1:1'}", fault: `has network loopback and a service`},
+		{name: "a service without a host", yaml: "image: i\nservice: {variable: A, url: '/v1'}", fault: `service: url "/v1" is not http://HOST:PORT`},
+		{name: "a service with a password", yaml: "image: i\nservice: {variable: A, url: 'http://a:b@c.test'}", fault: `is not http://HOST:PORT`},
+		{name: "a service by TLS at an address", yaml: "image: i\nservice: {variable: A, url: 'https://127.0.0.1:1'}", fault: `for which nobody has a certificate`},
+		{name: "a service in no variable", yaml: "image: i\nservice: {variable: A-B, url: 'http://c.test'}", fault: `variable "A-B" is not the name`},
 		{name: "an unknown end", yaml: "image: i\non_refused: warn", fault: `on_refused "warn" is not deny or kill`},
 		{name: "unknown language", yaml: "image: i\nlanguage: cobol", fault: `f.yaml:2: language "cobol" is not known`},
 		{name: "bad variable", yaml: "image: i\nenv: {A=B: c}", fault: `"A=B" is not the name of an environment variable`},
@@ -242,4 +247,18 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("what YAML writes of it is read as another, -it +other:\n%s\n%s", diff, text)
 		}
 	})
+}
+
+func TestEndpoint(t *testing.T) {
+	for url, want := range map[string]string{
+		"http://127.0.0.1:3100/v1": "http:service.silk.internal:3100 127.0.0.1 http://service.silk.internal:3100/v1",
+		"http://[::1]:80":          "http:service.silk.internal:80 ::1 http://service.silk.internal:80",
+		"https://api.example/x/":   "tls:api.example:443 invalid IP https://api.example:443/x/",
+		"http://API.test":          "http:api.test:80 invalid IP http://API.test:80",
+	} {
+		e, err := Service{URL: url}.Endpoint()
+		if got := e.Rule.String() + " " + e.Addr.String() + " " + e.URL; got != want || err != nil {
+			t.Errorf("%s: %s, %v, want %s", url, got, err, want)
+		}
+	}
 }

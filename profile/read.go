@@ -89,6 +89,7 @@ func Read(d *strictyaml.Decoder, name string, n strictyaml.Node) Profile {
 		"language":   func(v strictyaml.Node) { p.Language = readLanguage(d, v) },
 		"network":    func(v strictyaml.Node) { p.Network = readNetwork(d, v) },
 		"hosts":      func(v strictyaml.Node) { p.Hosts = readHosts(d, v) },
+		"service":    func(v strictyaml.Node) { p.Service = readService(d, v) },
 		"on_refused": func(v strictyaml.Node) { p.OnRefused = readOnRefused(d, v) },
 		"limits":     func(v strictyaml.Node) { p.Limits = ReadLimits(d, "limits", v).Or(p.Limits) },
 		"max":        func(v strictyaml.Node) { p.Max = ReadLimits(d, "max", v).Or(p.Max) },
@@ -101,6 +102,9 @@ func Read(d *strictyaml.Decoder, name string, n strictyaml.Node) Profile {
 	}
 	if (len(p.Hosts) > 0) != (p.Network == NetworkAllowlist) {
 		d.Fail(n, "profile %s has network %s and %d hosts; hosts are for network: allowlist, which needs some", name, p.Network, len(p.Hosts))
+	}
+	if p.Service != nil && p.Network != NetworkDeny {
+		d.Fail(n, "profile %s has network %s and a service; a service is what network: deny lets through, beside hosts it is one of them", name, p.Network)
 	}
 	p.Ignore = append(p.Ignore, CommonIgnore...)
 	for _, dir := range p.Dirs {
@@ -159,6 +163,21 @@ func readHosts(d *strictyaml.Decoder, n strictyaml.Node) []string {
 		hosts[i] = rule.String()
 	}
 	return hosts
+}
+
+func readService(d *strictyaml.Decoder, n strictyaml.Node) *Service {
+	var s Service
+	d.Fields(n, "service", map[string]func(strictyaml.Node){
+		"variable": func(v strictyaml.Node) { s.Variable = d.Text(v, "service: variable") },
+		"url":      func(v strictyaml.Node) { s.URL = d.Text(v, "service: url") },
+	})
+	if !IsEnvName(s.Variable) {
+		d.Fail(n, "service: variable %q is not the name of an environment variable", s.Variable)
+	}
+	if _, err := s.Endpoint(); err != nil {
+		d.Fail(n, "%v", err)
+	}
+	return &s
 }
 
 func readOnRefused(d *strictyaml.Decoder, n strictyaml.Node) string {

@@ -19,6 +19,13 @@ func (p Profile) YAML() string {
 	line("  image: %s", strconv.Quote(p.Image))
 	line("  language: %s", p.Language)
 	line("  network: %s", p.Network)
+	writeNames(line, "hosts", p.Hosts)
+	if p.OnRefused != "" {
+		line("  on_refused: %s", p.OnRefused)
+	}
+	if s := p.Service; s != nil {
+		line("  service: {variable: %s, url: %s}", s.Variable, strconv.Quote(s.URL))
+	}
 	writeLimits(line, "limits", p.Limits)
 	if p.Max != (Limits{}) {
 		writeLimits(line, "max", p.Max)

@@ -25,7 +25,10 @@ func TestYAMLIsReadBack(t *testing.T) {
 	}
 	odd.Ignore = append([]string{".bash_history", ".cache", ".git", ".made"}, CommonIgnore[3:]...)
 	odd.Ignore = append(odd.Ignore, "two words")
-	all := []Profile{odd}
+	listed, served := odd, odd
+	listed.Network, listed.Hosts, listed.OnRefused = NetworkAllowlist, []string{"*.a.org:443", "tcp:[2001:db8::1]:22"}, RefusedKills
+	served.Network, served.Service = NetworkDeny, &Service{Variable: "API_URL", URL: "http://127.0.0.1:3100/a: b"}
+	all := []Profile{odd, listed, served}
 	for _, name := range builtinNames {
 		p, err := (*Set)(nil).Lookup(name)
 		if err != nil {

@@ -28,11 +28,6 @@ const maxDestinations = 256
 // errRefused ends a run whose profile says that an attempt to leave does.
 var errRefused = errors.New("an attempt to reach what is not allowed")
 
-// leads says whether a plan's sandbox has a way out.
-func leads(p policy.Plan) bool {
-	return p.Network == profile.NetworkAllowlist || p.Network == profile.NetworkAllow
-}
-
 // orderOf is what a gateway is told of a plan.
 func orderOf(id string, p policy.Plan) (egress.Order, error) {
 	o := egress.Order{ID: id, Open: p.Network == profile.NetworkAllow, Rules: p.Hosts, Targets: p.Egress.Targets, Hosts: map[string]netip.Addr{}}
@@ -133,7 +128,7 @@ func (t *traffic) onRefused(end func(egress.Decision)) {
 
 // openEgress opens the way out of a plan that has one. What it puts into spec is the driver's; the way ends with the sandbox.
 func (l *life) openEgress(spec *driver.Spec) (ready func(context.Context) error, err error) {
-	if !leads(l.plan) {
+	if spec.Network != driver.NetworkLink {
 		return func(context.Context) error { return nil }, nil
 	}
 	if l.engine.cfg.Egress == nil {

@@ -39,12 +39,13 @@ func specOf(id string, p policy.Plan) (driver.Spec, error) {
 		Processes:      p.Limits.Processes,
 		CPUs:           p.Limits.CPUs,
 	}
-	switch p.Network {
-	case profile.NetworkDeny:
+	leads := p.Egress != nil
+	switch {
+	case p.Network == profile.NetworkDeny && !leads:
 		spec.Network = driver.NetworkDeny
-	case profile.NetworkLoopback, profile.NetworkLocalFork:
+	case (p.Network == profile.NetworkLoopback || p.Network == profile.NetworkLocalFork) && !leads:
 		spec.Network = driver.NetworkLoopback
-	case profile.NetworkAllowlist, profile.NetworkAllow:
+	case (p.Network == profile.NetworkAllowlist || p.Network == profile.NetworkAllow || p.Network == profile.NetworkDeny) && leads: // deny: a service
 		spec.Network = driver.NetworkLink
 	default:
 		return driver.Spec{}, &policy.Denial{Rule: policy.RuleNetwork, Detail: fmt.Sprintf("network %q is not known here", p.Network)}

@@ -143,10 +143,12 @@ func processesText(p policy.Plan) string {
 }
 
 func networkText(p policy.Plan) string {
-	switch p.Network {
-	case profile.NetworkDeny:
+	switch {
+	case p.Network == profile.NetworkDeny && p.Egress != nil:
+		return "deny, but for the service " + strings.Join(p.Hosts, ", ")
+	case p.Network == profile.NetworkDeny:
 		return "deny: no INET socket can be made"
-	case profile.NetworkLoopback:
+	case p.Network == profile.NetworkLoopback:
 		return "loopback: 127.0.0.0/8 and ::1 inside the sandbox"
 	}
 	return p.Network + tail(": ", strings.Join(p.Hosts, ", "))
