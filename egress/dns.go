@@ -65,7 +65,9 @@ const badVersion = 16
 // resource is the answer to a question; nil is none of that type.
 func (t *Table) resource(ctx context.Context, name string, q dnsmessage.Question) (dnsmessage.ResourceBody, dnsmessage.RCode, error) {
 	if !validName(name) || !t.cfg.Open && !t.ruled(name) {
-		return nil, dnsmessage.RCodeNameError, refuse(RefusedName, "no rule has the name %q", name)
+		if err := t.InForce(refuse(RefusedName, "no rule has the name %q", name)); err != nil {
+			return nil, dnsmessage.RCodeNameError, err
+		}
 	}
 	if q.Type != dnsmessage.TypeA && q.Type != dnsmessage.TypeAAAA {
 		return nil, dnsmessage.RCodeSuccess, nil // whatever else there is about it is not for the sandbox

@@ -75,11 +75,19 @@ func refuse(rule, format string, args ...any) error {
 
 // Refusals are of these kinds.
 const (
-	RefusedName     = "name"     // no rule has it
-	RefusedPort     = "port"     // rules have the name, with other ports
-	RefusedAddress  = "address"  // where it is or leads to
-	RefusedProtocol = "protocol" // what the client says is not what the rule has
+	RefusedName        = "name"        // no rule has it
+	RefusedPort        = "port"        // rules have the name, with other ports
+	RefusedAddress     = "address"     // where it is or leads to
+	RefusedProtocol    = "protocol"    // what the client says is not what the rule has
+	RefusedUDP         = "udp"         // a datagram, to whomever
+	RefusedConnections = "connections" // the sandbox has as many as it may
 )
+
+// Kinds are all kinds of refusals. `silk selftest` is held to them: one that no attack needs fails the build. The caller must not change
+// them.
+func Kinds() []string { return kinds }
+
+var kinds = []string{RefusedName, RefusedPort, RefusedAddress, RefusedProtocol, RefusedUDP, RefusedConnections}
 
 // Target is what a connection of a sandbox is to reach.
 type Target struct {
@@ -104,11 +112,12 @@ func (t *Table) Destination(at netip.AddrPort) (Target, error) {
 		return t.named(name, port)
 	}
 	target := Target{Addr: addr, Port: port, Protocol: TCP}
+	err := t.check(target, addr)
 	if !t.cfg.Open && !has(t.cfg.Rules, addr, port) {
-		return Target{}, refuse(RefusedAddress, "no rule has the address %s with port %d", addr, port)
+		err = refuse(RefusedAddress, "no rule has the address %s with port %d", addr, port)
 	}
-	if err := t.check(target, addr); err != nil {
-		return Target{}, refuse(RefusedAddress, "%v", err)
+	if err := t.InForce(err); err != nil {
+		return Target{}, err
 	}
 	return target, nil
 }
@@ -142,10 +151,15 @@ func (t *Table) named(name string, port uint16) (Target, error) {
 		target.Protocol = found[0]
 	case t.cfg.Open:
 		target.Protocol = TCP
-	case len(ports) > 0:
-		return Target{}, refuse(RefusedPort, "%s is allowed with port %s only", name, strings.Join(ports, ", "))
 	default:
-		return Target{}, refuse(RefusedName, "no rule has the name %s", name)
+		err := refuse(RefusedName, "no rule has the name %s", name)
+		if len(ports) > 0 {
+			err = refuse(RefusedPort, "%s is allowed with port %s only", name, strings.Join(ports, ", "))
+		}
+		if err := t.InForce(err); err != nil {
+			return Target{}, err
+		}
+		target.Protocol = TCP
 	}
 	return target, nil
 }
@@ -173,7 +187,7 @@ func (t *Table) Addresses(ctx context.Context, target Target) ([]netip.AddrPort,
 	var may []netip.AddrPort
 	var refused error
 	for _, addr := range found {
-		if err := t.check(target, addr); err != nil {
+		if err := t.InForce(t.check(target, addr)); err != nil {
 			refused = errors.Join(refused, err)
 			continue
 		}
@@ -188,7 +202,7 @@ func (t *Table) Addresses(ctx context.Context, target Target) ([]netip.AddrPort,
 	return nil, fmt.Errorf("resolve %s: it has no address", target.Name)
 }
 
-// check says whether a target may be at an address: it is of the public internet, or the owner's.
+// check says whether a target may be at an address: it is of the public internet, or the owner's. The error is a [*Refusal].
 func (t *Table) check(target Target, addr netip.Addr) error {
 	addr = addr.Unmap()
 	what := t.special(addr)
@@ -200,7 +214,7 @@ func (t *Table) check(target Target, addr netip.Addr) error {
 		where = fmt.Sprintf("%s leads to %s, which is", target.Name, addr)
 	}
 	line := Rule{Prefix: netip.PrefixFrom(addr, addr.BitLen()), Port: target.Port}
-	return fmt.Errorf("%s %s; egress: targets: [%q] in the configuration allows it", where, what, line.Target())
+	return refuse(RefusedAddress, "%s %s; egress: targets: [%q] in the configuration allows it", where, what, line.Target())
 }
 
 // special is [Special], for this host.

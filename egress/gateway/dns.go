@@ -27,7 +27,11 @@ func (g *gateway) datagrams(ctx context.Context, r *udp.ForwarderRequest) bool {
 		if name, ok := g.table.Name(at.Addr()); ok {
 			host = name
 		}
-		g.reports.refused(Decision{Kind: "udp", Host: host, Port: at.Port(), Rule: "udp", Reason: "nothing but DNS to the sandbox's own resolver goes by UDP", At: time.Now()})
+		err := g.table.InForce(&egress.Refusal{Rule: egress.RefusedUDP, Reason: "nothing but DNS to the sandbox's own resolver goes by UDP"})
+		if err == nil {
+			return g.passOn(ctx, r)
+		}
+		g.refused(Decision{Kind: "udp", Host: host, Port: at.Port(), At: time.Now()}, err)
 		return true // handled: no ICMP either
 	}
 	var queue waiter.Queue

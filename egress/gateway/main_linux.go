@@ -68,6 +68,7 @@ func Control(ctx context.Context, sock int) error {
 				Connections: order.Connections, Bytes: order.Bytes, Secrets: order.Secrets, Authority: order.Authority, Roots: rootsOf(order),
 				Decided: func(d Decision) { report(egress.Report{ID: order.ID, Decision: &d}) },
 			}
+			controlled(&cfg, &own)
 			err := errors.Join(Serve(ctx, link, egress.New(cfg), own), link.Close())
 			end := egress.Report{ID: order.ID, Ended: true}
 			if err != nil {

@@ -42,7 +42,7 @@ func (g *gateway) connection(ctx context.Context, r *tcp.ForwarderRequest) {
 		case g.slots <- struct{}{}:
 			defer func() { <-g.slots }()
 		default:
-			err = &egress.Refusal{Rule: "connections", Reason: fmt.Sprintf("the sandbox has %d connections already", g.cfg.Connections)}
+			err = g.table.InForce(&egress.Refusal{Rule: egress.RefusedConnections, Reason: fmt.Sprintf("the sandbox has %d connections already", g.cfg.Connections)})
 		}
 	}
 	if err != nil {
@@ -69,7 +69,7 @@ func (g *gateway) connection(ctx context.Context, r *tcp.ForwarderRequest) {
 	case hello.Protocol == egress.TLS && hello.Name != target.Name:
 		err = &egress.Refusal{Rule: egress.RefusedName, Reason: fmt.Sprintf("the client asks %s for the server %s", target.Host(), hello.Name)}
 	}
-	if err != nil {
+	if err = g.table.InForce(err); err != nil {
 		g.refused(d, err)
 		return
 	}
@@ -130,11 +130,11 @@ func (g *gateway) sniff(guest net.Conn) (said []byte, h egress.Hello, err error)
 		case err == nil:
 			return said, h, guest.SetReadDeadline(time.Time{})
 		case !errors.Is(err, egress.ErrMore):
-			return nil, h, &egress.Refusal{Rule: egress.RefusedProtocol, Reason: err.Error()}
+			return said, h, &egress.Refusal{Rule: egress.RefusedProtocol, Reason: err.Error()}
 		case errors.Is(readErr, io.EOF) && len(said) == 0: // it has looked whether somebody is there
-			return nil, h, &egress.Refusal{Rule: egress.RefusedProtocol, Reason: "the client said nothing"}
+			return said, h, &egress.Refusal{Rule: egress.RefusedProtocol, Reason: "the client said nothing"}
 		case readErr != nil:
-			return nil, h, &egress.Refusal{Rule: egress.RefusedProtocol, Reason: fmt.Sprintf("the client did not say in %v what it speaks; where the server speaks first the rule is tcp:host:port", g.cfg.Dial)}
+			return said, h, &egress.Refusal{Rule: egress.RefusedProtocol, Reason: fmt.Sprintf("the client did not say in %v what it speaks; where the server speaks first the rule is tcp:host:port", g.cfg.Dial)}
 		}
 	}
 }

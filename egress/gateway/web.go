@@ -91,7 +91,7 @@ func newWeb(g *gateway) *web {
 	w.server = &http.Server{
 		Handler: http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
 			v := req.Context().Value(visitKey{}).(*visit)
-			if err := v.check(req); err != nil {
+			if err := g.table.InForce(v.check(req)); err != nil {
 				g.refused(v.d, err)
 				rw.Header().Set("Connection", "close")
 				http.Error(rw, "silk: "+err.Error(), http.StatusForbidden)
