@@ -41,7 +41,7 @@ install: $(if $(shell command -v $(GO)),build images) ## install silk, its manua
 	IMAGES='$(IMAGES)' deploy/install $(or $(PREFIX),/usr/local)
 
 test: build images ## every test that this machine can run, real sandboxes included (SCOPE=rest: what race leaves out)
-	$(call images,compat:python)
+	$(call images,compat:python egress:curl)
 	SILK_TEST_HOME=$(SILK_HOME) tools/postgres $(GO) test -p 2 -timeout 30m $(if $(filter rest,$(SCOPE)),$(WHOLE),./...)
 
 test-cgroup2: build ## limits under cgroup v2: Debian's kernel in QEMU (package qemu-system-x86), some minutes

@@ -39,6 +39,8 @@ func probeNow(need Need) error {
 		return try(nil, "bwrap", "--ro-bind", "/", "/", "--unshare-all", "true")
 	case Runc:
 		return try(nil, "runc", "--version")
+	case Iproute:
+		return try(nil, "ip", "-V")
 	case Apt:
 		return probeApt()
 	case Clang:

@@ -6,7 +6,7 @@
 //	SILK_TEST_REQUIRE=sentry,images go test ./...
 //	SILK_TEST_REQUIRE=all           go test ./...
 //
-// where "all" means every need that a package or a make target can supply (bwrap, runc, apt, clang, strace, postgres, sentry, images), and the
+// where "all" means every need that a package or a make target can supply (bwrap, runc, iproute2, apt, clang, strace, postgres, sentry, images), and the
 // others (root, userns, kvm, bpf, cgroupv1, cgroupv2), which depend on the host, must be named.
 //
 // [NoLeaks] compares goroutines, descriptors, processes, mounts, cgroups, network namespaces and temporary directories
@@ -34,6 +34,7 @@ const (
 	CgroupV2 Need = "cgroupv2" // a cgroup2 mount with the memory and pids controllers in which directories can be made
 	Bwrap    Need = "bwrap"    // bubblewrap runs a program
 	Runc     Need = "runc"     // runc is installed
+	Iproute  Need = "iproute2" // ip(8), which makes links between network namespaces
 	Apt      Need = "apt"      // apt-get is installed and has at least one package source
 	Clang    Need = "clang"    // what makes BPF objects: clang, llvm-strip and libbpf's headers
 	Strace   Need = "strace"   // strace(1) traces a program, with its seccomp filter
@@ -58,7 +59,7 @@ const imagePrefix = "image:"
 func Image(tag string) Need { return Need(imagePrefix + tag) }
 
 // byMake are the needs that "all" covers besides images: a package or a make target supplies them.
-var byMake = []Need{Bwrap, Runc, Apt, Clang, Strace, Postgres, Sentry, Silk}
+var byMake = []Need{Bwrap, Runc, Iproute, Apt, Clang, Strace, Postgres, Sentry, Silk}
 
 // Require skips t, with the reason, unless the machine meets every need; needs that SILK_TEST_REQUIRE names fail t
 // instead. Probes run once per process.

@@ -1,0 +1,283 @@
+package egress
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"math/big"
+	"net"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// journal is what servers and resolver have seen, by the words of the attempts.
+type journal struct {
+	mu   sync.Mutex
+	seen map[string][]string
+	all  []string
+}
+
+// word is how each attempt marks what it sends.
+var word = regexp.MustCompile(`(?i)w[0-9]+[rcu]w`)
+
+// note writes down what somebody has seen.
+func (j *journal) note(who, what string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.all = append(j.all, who+" "+what)
+	for _, w := range word.FindAllString(what, -1) {
+		w = strings.ToLower(w)
+		j.seen[w] = append(j.seen[w], who+" "+what)
+	}
+}
+
+// of is what was seen of an attempt; who filters it, "" does not.
+func (j *journal) of(word, who string) (seen []string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, s := range j.seen[word] {
+		if strings.HasPrefix(s, who) {
+			seen = append(seen, s)
+		}
+	}
+	return seen
+}
+
+// asked are the names that the resolver was asked for.
+func (j *journal) asked() (names []string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, s := range j.all {
+		if f := strings.Fields(s); f[0] == "resolver" && len(f) == 3 {
+			names = append(names, strings.ToLower(strings.TrimSuffix(f[2], ".")))
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// authority vouches for all servers.
+type authority struct {
+	pem  []byte
+	leaf tls.Certificate
+}
+
+func newAuthority() (a authority, err error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return a, err
+	}
+	now := time.Now()
+	root := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority of the tests"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(24 * time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, root, root, key.Public(), key)
+	if err != nil {
+		return a, err
+	}
+	if root, err = x509.ParseCertificate(der); err != nil { // with the key identifier that it has got
+		return a, err
+	}
+	leaf := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "a server"}, NotBefore: root.NotBefore, NotAfter: root.NotAfter,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	for name := range zone {
+		leaf.DNSNames = append(leaf.DNSNames, name)
+	}
+	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return a, err
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, leaf, root, own.Public(), key)
+	if err != nil {
+		return a, err
+	}
+	a.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	a.leaf = tls.Certificate{Certificate: [][]byte{cert, der}, PrivateKey: own}
+	return a, nil
+}
+
+// serve starts the servers of the internet. They end with the process.
+func (w *world) serve() error {
+	ctx := context.Background()
+	var lc net.ListenConfig
+	errs := []error{w.resolver.serve(ctx, resolverAddr+":53")}
+	for _, s := range []struct {
+		port  string
+		serve func(net.Listener)
+	}{
+		{":80", w.web}, {":8080", w.web}, {":443", w.webTLS}, {":8443", w.webTLS}, {":7", w.echo}, {":22", w.speaksFirst}, {":3128", w.proxy}, {":9", w.resets},
+	} {
+		l, err := lc.Listen(ctx, "tcp", s.port)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		go s.serve(l)
+	}
+	for _, addr := range []string{"93.184.215.14:443", "93.184.215.14:7", "[2606:4700::14]:443"} {
+		c, err := lc.ListenPacket(ctx, "udp", addr)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		go w.echoPackets(c)
+	}
+	return errors.Join(errs...)
+}
+
+// serveAtHome starts servers on the host that silk runs on.
+func (w *world) serveAtHome() error {
+	ctx := context.Background()
+	var lc net.ListenConfig
+	web, err := lc.Listen(ctx, "tcp", ":80")
+	if err != nil {
+		return err
+	}
+	secure, err := lc.Listen(ctx, "tcp", ":8443")
+	if err != nil {
+		return err
+	}
+	go w.web(web)
+	go w.webTLS(secure)
+	return nil
+}
+
+func accept(l net.Listener, serve func(net.Conn)) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer c.Close()
+			serve(c)
+		}()
+	}
+}
+
+// web answers requests with what it was asked. /redirect?to=URL leads on, /large?bytes=N is that much.
+func (w *world) web(l net.Listener) { w.handle("http", l) }
+
+func (w *world) webTLS(l net.Listener) {
+	w.handle("https", tls.NewListener(l, &tls.Config{
+		Certificates: []tls.Certificate{w.ca.leaf}, NextProtos: []string{"http/1.1"},
+		GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) {
+			w.note("hello", h.ServerName)
+			return nil, nil
+		},
+	}))
+}
+
+func (w *world) handle(scheme string, l net.Listener) {
+	server := &http.Server{
+		ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0),
+		Handler: http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
+			body, _ := io.ReadAll(io.LimitReader(req.Body, 1<<20))
+			at := req.Context().Value(http.LocalAddrContextKey).(net.Addr)
+			w.note(scheme, fmt.Sprintf("%s %s %s at %s with %v and %q", req.Method, req.Host, req.URL, at, req.Header, body))
+			if to := req.URL.Query().Get("to"); to != "" {
+				http.Redirect(rw, req, to, http.StatusFound)
+				return
+			}
+			fmt.Fprintf(rw, "hello from %s %s", scheme, req.URL.Path)
+		}),
+	}
+	_ = server.Serve(l)
+}
+
+// heard notes the words in what was heard.
+func (w *world) heard(who string, c net.Addr, data []byte) {
+	for _, found := range word.FindAll(data, -1) {
+		w.note(who, fmt.Sprintf("%s at %s", found, c))
+	}
+}
+
+// echo says back what it hears.
+func (w *world) echo(l net.Listener) {
+	accept(l, func(c net.Conn) {
+		b := make([]byte, 32<<10)
+		for {
+			n, err := c.Read(b)
+			w.heard("echo", c.LocalAddr(), b[:n])
+			if n > 0 {
+				if _, err := c.Write(b[:n]); err != nil {
+					return
+				}
+			}
+			if err != nil {
+				return
+			}
+		}
+	})
+}
+
+func (w *world) echoPackets(c net.PacketConn) {
+	b := make([]byte, 64<<10)
+	for {
+		n, from, err := c.ReadFrom(b)
+		if err != nil {
+			return
+		}
+		w.heard("udp", c.LocalAddr(), b[:n])
+		_, _ = c.WriteTo(b[:n], from)
+	}
+}
+
+// speaksFirst greets, as SSH servers do, and hears one line.
+func (w *world) speaksFirst(l net.Listener) {
+	accept(l, func(c net.Conn) {
+		if _, err := io.WriteString(c, "SSH-2.0-OpenSSH_10.0\r\n"); err != nil {
+			return
+		}
+		line, _ := bufio.NewReader(c).ReadBytes('\n')
+		w.heard("ssh", c.LocalAddr(), line)
+	})
+}
+
+// resets breaks off after the first bytes.
+func (w *world) resets(l net.Listener) {
+	accept(l, func(c net.Conn) {
+		b := make([]byte, 1024)
+		n, _ := c.Read(b)
+		w.heard("resets", c.LocalAddr(), b[:n])
+		_ = c.(*net.TCPConn).SetLinger(0)
+	})
+}
+
+// proxy connects to wherever it is told.
+func (w *world) proxy(l net.Listener) {
+	accept(l, func(c net.Conn) {
+		r := bufio.NewReader(c)
+		req, err := http.ReadRequest(r)
+		if err != nil {
+			return
+		}
+		w.note("proxy", req.Method+" "+req.Host)
+		if _, err := io.WriteString(c, "HTTP/1.1 200 Connected\r\n\r\n"); err != nil {
+			return
+		}
+		// Whom it connects to is this very server: what the client says then is what matters.
+		b := make([]byte, 4096)
+		n, _ := r.Read(b)
+		w.heard("tunnel", c.LocalAddr(), b[:n])
+		_, _ = io.Copy(c, io.MultiReader(bytes.NewReader([]byte("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"))))
+	})
+}
