@@ -1,4 +1,5 @@
 import type { NoteBlock, RunRequest } from "@silk-sandbox/client";
+import type { Fence } from "./fences.js";
 
 /** What the settings add to requests. */
 export interface RequestDefaults {
@@ -44,7 +45,12 @@ export function blockAt<B extends Pick<NoteBlock, "line" | "code">>(blocks: read
   return shown.ordinal !== undefined ? same[shown.ordinal] : same.length === 1 ? same[0] : undefined;
 }
 
-/** The place of a block among those with the same code. */
+/** A fence of a note as it is shown. */
+export function shownOf(fences: readonly Fence[], f: Fence): Shown & { readonly language: string } {
+  return { language: f.language, code: f.code, line: f.line, ordinal: ordinalOf(fences, f) };
+}
+
+/** The place of a block among those with the same code, whatever their languages. */
 export function ordinalOf<B extends Pick<NoteBlock, "line" | "code">>(blocks: readonly B[], block: B): number {
   return blocks.filter((b) => trimmed(b.code) === trimmed(block.code)).findIndex((b) => b.line === block.line);
 }

@@ -1,4 +1,4 @@
-import { SilkProblem, SilkStreamError, type Frame, type NoteBlock, type NoteText, type Preview, type RunRequest, type SilkClient } from "@silk-sandbox/client";
+import { SilkProblem, type Frame, type NoteBlock, type NoteText, type Preview, type RunRequest, type SilkClient } from "@silk-sandbox/client";
 import { blockAt, ordinalOf, requestOf, requestOfCode, trimmed, type Shown } from "./request.js";
 import { LiveRun } from "./run.js";
 import type { Alert, Pending, Settings } from "./settings.js";
@@ -122,9 +122,8 @@ export class Runner {
 
   /** The last run of a block on a screen. */
   find(t: Target): BlockRun | undefined {
-    return this.#runs.findLast(
-      (r) => r.target.path === t.path && r.target.language === t.language && trimmed(r.target.code) === trimmed(t.code) && (t.ordinal === undefined || r.ordinal === undefined || r.ordinal === t.ordinal),
-    );
+    const same = (r: BlockRun): boolean => (t.ordinal === undefined || r.ordinal === undefined ? r.target.language === t.language : r.ordinal === t.ordinal);
+    return this.#runs.findLast((r) => r.target.path === t.path && trimmed(r.target.code) === trimmed(t.code) && same(r));
   }
 
   /** Runs a block. The promise ends when the result is where it belongs. It never fails: what went wrong is in the run. */
@@ -180,11 +179,12 @@ export class Runner {
   /** Watches a run again whose stream was lost. */
   async reconnect(run: BlockRun): Promise<void> {
     const { live } = run;
-    if (live === undefined || live.state.phase !== "lost") return;
+    if (live === undefined || live.state.phase !== "lost" || run.busy) return;
     run.reopen();
-    live.resume();
     await this.#guard(run, async () => {
-      await this.#follow(run, live, await this.#host.connect());
+      const client = await this.#host.connect();
+      live.resume();
+      await this.#follow(run, live, client);
       await this.#keep(run);
     });
   }
@@ -271,7 +271,7 @@ export class Runner {
     abort.signal.throwIfAborted();
     let got;
     try {
-      got = await client.createRun(request, { signal: abort.signal });
+      got = await client.createRun(request); // to its end: a run that the server has must not be unknown here
     } catch (err) {
       await this.#refused(run, err, block, client, before);
       throw err;
@@ -283,6 +283,7 @@ export class Runner {
       this.#host.remember([...this.#host.pending(), p]);
     }
     this.#changed();
+    if (abort.signal.aborted) await this.stop(run);
     await this.#follow(run, live, client);
     await this.#keep(run, before);
   }
@@ -333,8 +334,7 @@ export class Runner {
         this.#react(run, frame);
       }
     } catch (err) {
-      if (!(err instanceof SilkStreamError)) live.lose(messageOf(err));
-      else live.lose(err.message);
+      live.lose(messageOf(err));
       throw err;
     }
   }
@@ -415,7 +415,7 @@ export class Runner {
     try {
       await what();
     } catch (err) {
-      run.problem = run.abort.signal.aborted ? "Stopped before it was sent." : messageOf(err);
+      run.problem = run.abort.signal.aborted && run.live === undefined ? "Stopped before it was sent." : messageOf(err);
     }
     run.finish();
     this.#changed();
@@ -441,6 +441,7 @@ const beyond = (p: Preview): boolean => p.denial?.rule === "approval" || (p.deni
 
 /** What an error is to people. */
 export function messageOf(err: unknown): string {
+  if (err instanceof SilkProblem && err.status === 401) return "The server does not accept the token in the settings; `silk token new NAME` makes one";
   if (err instanceof SilkProblem && err.fix !== undefined && err.fix !== "" && !err.message.includes(err.fix)) return `${err.message}; ${err.fix}`;
   return err instanceof Error ? err.message : String(err);
 }

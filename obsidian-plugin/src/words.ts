@@ -2,7 +2,7 @@ import type { Outcome } from "@silk-sandbox/client";
 import type { RunState } from "./run.js";
 
 /** What a person is told of how a run stands, in one line. */
-export function sentence(state: RunState, nowMs: number): string {
+export function sentence(state: RunState): string {
   if (state.reconnecting) return "The connection is broken. Trying again…";
   switch (state.phase) {
     case "pending":
@@ -10,12 +10,17 @@ export function sentence(state: RunState, nowMs: number): string {
     case "queued":
       return state.step !== "" ? `Starts: ${state.step}` : state.position > 0 ? `Waits, place ${String(state.position)}` : "Starts";
     case "running":
-      return state.startedAtMs === undefined ? "Runs" : `Runs for ${duration(Math.max(0, nowMs - state.startedAtMs))}`;
+      return "Runs";
     case "lost":
       return `The connection is lost: ${state.problem}. How the run ended is not known`;
     case "ended":
       return state.outcome === undefined ? "Ended" : ended(state.outcome);
   }
+}
+
+/** How long it has been running, to stand behind the sentence; "" if it does not run. It changes all the time, and nobody wants to hear it read out. */
+export function clock(state: RunState, nowMs: number): string {
+  return state.phase !== "running" || state.reconnecting || state.startedAtMs === undefined ? "" : `for ${duration(Math.max(0, nowMs - state.startedAtMs))}`;
 }
 
 /** How a run ended, in one line. */

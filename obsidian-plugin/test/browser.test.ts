@@ -109,6 +109,7 @@ test("a violation is Widow Red: in the panel, a notice, the status bar, the log,
     host.command("show-runs");
   });
   await expect.poll(() => page.locator(".silk-alert").innerText()).toContain("/etc/shadow");
+  expect(await page.locator("#statusbar").innerText()).toBe("Sandbox"); // it was looked at
   await picture(page, "violation-light");
   await page.evaluate(() => (document.body.className = "theme-dark"));
   await picture(page, "violation-dark");
@@ -186,6 +187,21 @@ test("a server that goes away and comes back: the run can be taken up again, and
   expect(await status(page).innerText()).toMatch(/^The connection is lost: .*How the run ended is not known/);
   expect(await log.innerText()).toBe("before");
   await picture(page, "lost");
+  const pane = page.locator("#right");
+  await page.evaluate(() => {
+    host.command("show-runs");
+  });
+  await pane.getByRole("button", { name: "Clear this run from the list" }).waitFor();
+  await page.evaluate(() => {
+    document.getElementById("right")?.replaceChildren();
+  });
+  await settings(page);
+  await page.getByLabel("Server", { exact: true }).fill("");
+  await again.click(); // to no server
+  await page.getByRole("dialog").waitFor();
+  await page.keyboard.press("Escape");
+  await expect.poll(() => again.isVisible()).toBe(true);
+  await page.getByLabel("Server", { exact: true }).fill(world.url);
   await world.proxy.back();
   await again.focus();
   await page.keyboard.press("Enter");
@@ -406,6 +422,86 @@ test("what is not approved does not run", async () => {
   await expect(page.locator(".silk-row").count()).resolves.toBe(0);
 });
 
+test("a click of a script on the plan sends nothing", async () => {
+  const page = await opened(fence("echo no"), "edit", { settings: { confirm: "always" } });
+  await press(page, "Run this block");
+  await page.getByRole("dialog").waitFor();
+  await page.evaluate(() => {
+    document.querySelector<HTMLElement>(".modal .mod-cta")?.click();
+  });
+  await page.waitForTimeout(300);
+  await expect(page.getByRole("dialog").count()).resolves.toBe(1);
+  await page.keyboard.press("Escape");
+  expect(await file(page)).toBe(fence("echo no"));
+});
+
+test("Stop while the run is being sent ends the run that the server then has", async () => {
+  const page = await opened(fence("echo begun; sleep 60"), "edit");
+  let go = (): void => undefined;
+  const gate = new Promise<void>((done) => (go = done));
+  await page.route("**/v1/runs", async (route) => {
+    await gate;
+    await route.continue();
+  });
+  const sent = page.waitForRequest("**/v1/runs");
+  await press(page, "Run this block");
+  await sent;
+  await press(page, "Stop");
+  go();
+  await expect.poll(() => status(page).innerText(), until).toMatch(/^Canceled/);
+});
+
+test("Stop before the run is sent sends nothing", async () => {
+  const page = await opened(fence("echo no"), "edit");
+  let go = (): void => undefined;
+  const gate = new Promise<void>((done) => (go = done));
+  await page.route("**/v1/notes/blocks", async (route) => {
+    await gate;
+    await route.continue();
+  });
+  await press(page, "Run this block");
+  await press(page, "Stop");
+  go();
+  await expect.poll(() => status(page).innerText(), until).toBe("Stopped before it was sent.");
+  expect(await file(page)).toBe(fence("echo no"));
+});
+
+test("what is read out is how a run stands, and not each second", async () => {
+  const page = await opened(fence("sleep 4"), "read");
+  await press(page, "Run this block");
+  await expect.poll(() => status(page).innerText(), until).toBe("Runs");
+  const [said, clocks] = await page.evaluate(async () => {
+    const live = document.querySelector("[role=status]");
+    const timer = document.querySelector("[role=timer]");
+    const said: string[] = [];
+    const clocks = new Set<string>();
+    const observer = new MutationObserver(() => {
+      said.push(live?.textContent ?? "");
+    });
+    if (live !== null) observer.observe(live, { childList: true, characterData: true, subtree: true });
+    for (let i = 0; i < 25; i++) {
+      clocks.add(timer?.textContent ?? "");
+      await new Promise((done) => setTimeout(done, 100));
+    }
+    return [said, clocks.size] as const;
+  });
+  expect(said).toEqual([]);
+  expect(clocks).toBeGreaterThanOrEqual(2);
+});
+
+test("settings that another device has changed count, and what waits here stays", async () => {
+  const page = await opened(fence("sleep 2; echo late"), "edit");
+  await press(page, "Run this block");
+  await expect.poll(() => status(page).innerText(), until).toMatch(/^Runs/);
+  await page.evaluate(async (url) => {
+    host.obsidian.Plugin.stored = { settings: { server: url, confirm: "always" }, pending: [], alerts: [] };
+    await host.plugin?.onExternalSettingsChange();
+  }, world.url);
+  await expect.poll(() => status(page).innerText(), until).toContain("The result is in the note");
+  await press(page, "Run this block");
+  await page.getByRole("dialog", { name: "What this run may do" }).waitFor();
+});
+
 test("closing the plan sends nothing", async () => {
   const page = await opened(fence("echo no"), "edit", { settings: { confirm: "always" } });
   await press(page, "Run this block");
@@ -501,6 +597,18 @@ test("equal blocks are told apart", async () => {
   await expect.poll(() => status(page, 1).innerText(), until).toContain("in the note");
   expect(await status(page, 0).innerText()).toBe("");
   expect(await file(page)).toMatch(/^```sh\ndate \+%N\n```\n\nbetween\n\n```sh\ndate \+%N\n```\n> \[!quote\]/);
+});
+
+test("blocks with the same code are told apart, also under two names of one language", async () => {
+  const page = await opened(`${fence("echo $0", "sh")}\n${fence("echo $0", "shell")}\nEnd.\n`, "edit");
+  await page.evaluate(() => {
+    host.command("run-above", host.text().split("\n").indexOf("End."));
+  });
+  for (const n of [0, 1]) await expect.poll(() => status(page, n).innerText(), until).toMatch(/^Ok · .*in the note/);
+  await page.evaluate((p) => {
+    host.read(p, "right");
+  }, note); // a view that comes late
+  await expect.poll(() => page.locator("#right .silk-panel .silk-status").allInnerTexts()).toEqual([expect.stringMatching(/^Ok/), expect.stringMatching(/^Ok/)]);
 });
 
 test("a block in a callout", async () => {
@@ -614,7 +722,7 @@ test("settings hold no token in the vault's files, and a wrong one is said", asy
   await settings(page);
   await page.getByLabel("Token", { exact: true }).first().fill("silk_wrong");
   await page.getByRole("button", { name: "Test: Connection" }).click();
-  await expect.poll(() => page.locator(".setting-item", { hasText: "Connection" }).innerText(), until).toMatch(/token|unauthorized/i);
+  await expect.poll(() => page.locator(".setting-item", { hasText: "Connection" }).innerText(), until).toMatch(/does not accept the token/);
   await page.getByLabel("Ask before a run").selectOption("always");
   const stored = await page.evaluate(() => JSON.stringify(host.stored()));
   expect(stored).toContain('"confirm":"always"');

@@ -46,7 +46,8 @@ class PlanDialog extends Question {
     const buttons = contentEl.createDiv({ cls: "modal-button-container" });
     if (this.ask) {
       const yes = buttons.createEl("button", { cls: "mod-cta", text: preview.denial === undefined ? "Run" : "Ask for approval" });
-      yes.addEventListener("click", () => {
+      yes.addEventListener("click", (e) => {
+        if (!e.isTrusted) return; // a script's click starts nothing
         this.answered = true;
         this.close();
       });

@@ -2,7 +2,7 @@ import { StateField, type EditorState, type Extension, type Text, type Transacti
 import { Decoration, EditorView, WidgetType, type DecorationSet } from "@codemirror/view";
 import { editorInfoField, editorLivePreviewField } from "obsidian";
 import { findFences, maybeFence, type Fence } from "../fences.js";
-import { trimmed } from "../request.js";
+import { shownOf } from "../request.js";
 import type { BlockRun, Target } from "../runner.js";
 import { hasButton } from "../settings.js";
 import { BlockPanel, type PanelHost } from "./panel.js";
@@ -97,9 +97,7 @@ export function livePreview(host: PanelHost): Extension {
     const fences = fencesOf(state.doc);
     const line = state.doc.lineAt(place.from).number - 1;
     const f = fences.find((x) => x.line === line);
-    if (f === undefined) return undefined;
-    const same = fences.filter((x) => x.language === f.language && trimmed(x.code) === trimmed(f.code));
-    return { path: file?.path, language: f.language, code: f.code, line, ordinal: same.indexOf(f) };
+    return f === undefined ? undefined : { path: file?.path, ...shownOf(fences, f) };
   }
   return field;
 }

@@ -2,7 +2,7 @@ import type { SilkClient } from "@silk-sandbox/client";
 import { FileSystemAdapter, Notice, Platform, Plugin, type Editor, type MarkdownFileInfo, type MarkdownView, type WorkspaceLeaf } from "obsidian";
 import { messageOf, Runner, type BlockRun, type Target } from "../runner.js";
 import { outcomeColours, variablesOf } from "../colour.js";
-import { blockAt, requestOf, trimmed } from "../request.js";
+import { blockAt, requestOf, shownOf } from "../request.js";
 import { decodeStored, maxAlerts, type Alert, type Pending, type Stored } from "../settings.js";
 import { findFences } from "../fences.js";
 import { chat } from "./chat.js";
@@ -20,6 +20,7 @@ import { Welcome } from "./welcome.js";
 export default class SilkPlugin extends Plugin {
   #stored: Stored = decodeStored(undefined);
   #tokens: Record<string, string> = {}; // of a host without a keychain
+  #red = false; // there was a violation that nobody has looked at
   #saving: Promise<void> = Promise.resolve();
   readonly #alertListeners = new Set<() => void>();
   readonly #keys = this.#secrets();
@@ -108,8 +109,12 @@ export default class SilkPlugin extends Plugin {
     if (this.#keys.get("runner") === "") this.#welcome(this.#server);
   }
 
+  /** Another device has changed the stored data: its settings count, but the runs that wait here and what happened here do not go. */
   override async onExternalSettingsChange(): Promise<void> {
-    this.#stored = decodeStored(await this.loadData());
+    const data: unknown = await this.loadData();
+    const { pending, alerts } = this.#stored;
+    this.#stored = { settings: decodeStored(data).settings, pending, alerts };
+    this.#tokens = tokensOf(data);
     this.#colour();
   }
 
@@ -196,17 +201,20 @@ export default class SilkPlugin extends Plugin {
   #statusBar(runner: Runner): void {
     const el = this.addStatusBarItem();
     el.addClass("silk-statusbar", "mod-clickable");
-    el.setAttrs({ role: "button", tabindex: "0", "aria-label": "Show sandbox runs" });
+    el.setAttrs({ role: "button", tabindex: "0" });
     const open = (): void => void this.#openRuns();
     this.registerDomEvent(el, "click", open);
     this.registerDomEvent(el, "keydown", (e) => {
-      if (e.key === "Enter" || e.key === " ") open();
+      if (e.key !== "Enter" && e.key !== " ") return;
+      e.preventDefault(); // no scrolling
+      open();
     });
     const draw = (): void => {
       const n = runner.runs.filter((r) => r.busy).length;
-      const red = this.#stored.alerts.at(-1)?.outcome === "violated";
-      el.setText(n === 0 ? (red ? "Widow Red" : "Sandbox") : `${String(n)} running`);
-      el.toggleClass("silk-red", red);
+      const text = n > 0 ? `${String(n)} running` : this.#red ? "Widow Red" : "Sandbox";
+      el.setText(text);
+      el.setAttr("aria-label", `${text}: show sandbox runs`);
+      el.toggleClass("silk-red", this.#red);
     };
     this.register(runner.onChange(draw));
     this.#alertListeners.add(draw);
@@ -214,13 +222,18 @@ export default class SilkPlugin extends Plugin {
   }
 
   #alert(a: Alert): void {
-    this.#store({ alerts: [...this.#stored.alerts, a].slice(-maxAlerts) });
-    for (const l of [...this.#alertListeners]) l();
     const red = a.outcome === "violated";
+    this.#red ||= red;
+    this.#store({ alerts: [...this.#stored.alerts, a].slice(-maxAlerts) });
+    this.#alertsChanged();
     const notice = new Notice(`${red ? "Widow Red: a violation ended a run" : "A run did not end well"}\n${a.text}${a.note === "" ? "" : `\n${a.note}`}`, red ? 0 : 8000);
     notice.messageEl.addClass("silk-notice");
     notice.messageEl.setAttr("role", "alert");
     if (red) notice.messageEl.addClass("silk-red");
+  }
+
+  #alertsChanged(): void {
+    for (const l of [...this.#alertListeners]) l();
   }
 
   async #approve(run: BlockRun, server: Server): Promise<void> {
@@ -239,6 +252,8 @@ export default class SilkPlugin extends Plugin {
     if (leaf === null) return undefined;
     await leaf.setViewState({ type: runsView, active: true });
     await workspace.revealLeaf(leaf);
+    this.#red = false; // it is seen
+    this.#alertsChanged();
     return leaf.view instanceof RunsView ? leaf.view : undefined;
   }
 
@@ -317,9 +332,7 @@ function targetAt(editor: Editor, ctx: MarkdownView | MarkdownFileInfo): Target 
   const { line } = editor.getCursor();
   const fences = findFences(editor.getValue().split("\n"));
   const f = fences.find((x) => x.line <= line && line <= x.endLine);
-  if (f === undefined || ctx.file === null) return undefined;
-  const same = fences.filter((x) => x.language === f.language && trimmed(x.code) === trimmed(f.code));
-  return { path: ctx.file.path, language: f.language, code: f.code, line: f.line, ordinal: same.indexOf(f) };
+  return f === undefined || ctx.file === null ? undefined : { path: ctx.file.path, ...shownOf(fences, f) };
 }
 
 function tokensOf(data: unknown): Record<string, string> {

@@ -38,7 +38,7 @@ export class RunsView extends ItemView {
   protected override onOpen(): Promise<void> {
     const { contentEl } = this;
     contentEl.addClass("silk-pane");
-    this.#live = section(contentEl, "Here", true);
+    this.#live = section(contentEl, "In this window", true);
     const history = section(contentEl, "On the server", false, () => {
       void this.#load();
     });
@@ -108,7 +108,7 @@ export class RunsView extends ItemView {
   #drawRun(list: HTMLElement, run: Run): void {
     const el = list.createDiv({ cls: "silk-item", attr: { "data-outcome": run.outcome?.outcome ?? "" } });
     const title = el.createEl("button", { cls: "silk-open", attr: { type: "button" } });
-    title.createSpan({ text: new Date(run.accepted_at_ms).toLocaleTimeString() });
+    title.createSpan({ text: new Date(run.accepted_at_ms).toLocaleString() });
     title.createSpan({ cls: "silk-command", text: run.command ?? run.profile });
     title.createSpan({ cls: "silk-end", text: run.outcome === undefined ? run.state : ended(run.outcome) });
     title.addEventListener("click", () => {
@@ -135,7 +135,7 @@ export class RunsView extends ItemView {
 function titleOf(run: BlockRun): string {
   const { path, language, code } = run.target;
   const first = code.trim().split("\n")[0] ?? "";
-  return [path, language, first.slice(0, 80)].filter((s) => s !== undefined && s !== "").join(" · ");
+  return [path, language, first.slice(0, 80), run.opened ? run.live?.state.run : ""].filter((s) => s !== undefined && s !== "").join(" · ");
 }
 
 function section(parent: HTMLElement, title: string, open: boolean, onOpen?: () => void): HTMLElement {

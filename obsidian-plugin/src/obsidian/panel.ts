@@ -1,7 +1,7 @@
 import { setIcon } from "obsidian";
 import type { BlockRun, Runner, Target } from "../runner.js";
 import type { Settings } from "../settings.js";
-import { sentence } from "../words.js";
+import { clock, sentence } from "../words.js";
 import { OutputView } from "./output.js";
 
 /** What a panel needs of the plugin. */
@@ -33,6 +33,7 @@ export class BlockPanel {
   readonly #options: PanelOptions;
   readonly #buttons: Readonly<Record<"run" | "stop" | "copy" | "clear", HTMLButtonElement>>;
   readonly #status: HTMLElement;
+  readonly #clock: HTMLElement;
   readonly #out: HTMLElement;
   readonly #stop: (() => void)[] = [];
   #run: BlockRun | undefined;
@@ -49,15 +50,16 @@ export class BlockPanel {
     this.#host = host;
     this.#options = options;
     const target = options.target();
-    this.el = parent.createDiv({ cls: "silk-panel", attr: { role: "group", "aria-label": `Run ${target?.language ?? ""} code`, contenteditable: "false" } });
+    this.el = parent.createDiv({ cls: "silk-panel", attr: { role: "group", "aria-label": options.looks === true ? "Run" : `Run ${target?.language ?? ""} code`, contenteditable: "false" } });
     const bar = this.el.createDiv({ cls: "silk-bar" });
     this.#buttons = {
       run: button(bar, "play", "Run", "Run this block in the sandbox"),
       stop: button(bar, "square", "Stop", "Stop this run"),
       copy: button(bar, "copy", "Copy", "Copy the output"),
-      clear: button(bar, "eraser", "Clear", "Clear the output, in the note too"),
+      clear: options.looks === true ? button(bar, "eraser", "Clear", "Clear this run from the list") : button(bar, "eraser", "Clear", "Clear the output, in the note too"),
     };
     this.#status = bar.createSpan({ cls: "silk-status", attr: { role: "status" } });
+    this.#clock = bar.createSpan({ cls: "silk-clock", attr: { role: "timer" } });
     this.#out = this.el.createDiv({ cls: "silk-out" });
     if (options.looks === true) this.#buttons.run.remove();
     if (host.viewer) for (const b of [this.#buttons.run, this.#buttons.stop]) b.remove();
@@ -86,10 +88,6 @@ export class BlockPanel {
     );
     this.#attach(options.run ?? this.#found());
     this.#draw();
-  }
-
-  get run(): BlockRun | undefined {
-    return this.#run;
   }
 
   /** The panel is taken away. Its run goes on. */
@@ -163,7 +161,9 @@ export class BlockPanel {
     const alarmed = run?.problem !== undefined && run.problem !== "";
     const outcome = state?.outcome?.outcome ?? (alarmed ? "error" : "");
     this.el.dataset["outcome"] = busy && outcome === "" ? "busy" : outcome;
-    this.#status.setText(statusOf(run, this.#host.now()));
+    const status = statusOf(run);
+    if (status !== this.#status.textContent) this.#status.setText(status); // what is the same is not to be read out again
+    this.#clock.setText(state === undefined ? "" : clock(state, this.#host.now()));
     this.#tick(busy && state?.phase === "running");
     if (run?.live !== this.#shows) this.#rebuild();
     this.#drawFacts();
@@ -214,7 +214,7 @@ export class BlockPanel {
     const { win } = this.el;
     if (on && this.#ticking === 0) {
       this.#ticking = win.setInterval(() => {
-        this.#status.setText(statusOf(this.#run, this.#host.now()));
+        if (this.#run?.live !== undefined) this.#clock.setText(clock(this.#run.live.state, this.#host.now()));
       }, 1000);
     } else if (!on && this.#ticking !== 0) {
       win.clearInterval(this.#ticking);
@@ -223,10 +223,10 @@ export class BlockPanel {
   }
 }
 
-function statusOf(run: BlockRun | undefined, now: number): string {
+function statusOf(run: BlockRun | undefined): string {
   if (run === undefined) return "";
   const { live, problem, kept } = run;
-  const stands = live === undefined ? (run.busy ? "Asks the server" : "") : sentence(live.state, now);
+  const stands = live === undefined ? (run.busy ? "Asks the server" : "") : sentence(live.state);
   return [stands, live?.state.phase === "lost" ? "" : problem, kept].filter((s) => s !== "").join(". ");
 }
 

@@ -1,6 +1,6 @@
 import { MarkdownRenderChild, type MarkdownPostProcessorContext } from "obsidian";
 import { findFences } from "../fences.js";
-import { trimmed } from "../request.js";
+import { shownOf, trimmed } from "../request.js";
 import type { Target } from "../runner.js";
 import { hasButton } from "../settings.js";
 import { BlockPanel, type PanelHost } from "./panel.js";
@@ -51,9 +51,9 @@ function targetOf(el: HTMLElement, code: HTMLElement, language: string, ctx: Mar
   const target = { path: ctx.sourcePath, language, code: text };
   const section = ctx.getSectionInfo(el);
   if (section === null) return target;
-  const same = findFences(section.text.split("\n")).filter((f) => f.language === language && trimmed(f.code) === trimmed(text));
-  const inSection = same.filter((f) => f.line >= section.lineStart && f.endLine <= section.lineEnd);
+  const fences = findFences(section.text.split("\n"));
+  const inSection = fences.filter((f) => trimmed(f.code) === trimmed(text) && f.line >= section.lineStart && f.endLine <= section.lineEnd);
   const before = Array.from(el.querySelectorAll("pre > code")).filter((c) => c !== code && trimmed(c.textContent) === trimmed(text) && (c.compareDocumentPosition(code) & Node.DOCUMENT_POSITION_FOLLOWING) !== 0);
   const found = inSection[before.length];
-  return found === undefined ? target : { ...target, line: found.line, ordinal: same.indexOf(found) };
+  return found === undefined ? target : { ...target, ...shownOf(fences, found), code: text };
 }

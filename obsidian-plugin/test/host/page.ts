@@ -18,6 +18,7 @@ const need = (name: string): unknown => {
 
 interface Loaded extends obsidian.Plugin {
   onUserEnable(): void;
+  onExternalSettingsChange(): Promise<void>;
 }
 type PluginClass = new (app: obsidian.App, manifest: { id: string }) => Loaded;
 
