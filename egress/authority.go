@@ -10,11 +10,13 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
+	"net"
 	"time"
 )
 
 // Authority is a certificate authority of one run, for the names of its secrets and no others: with it the gateway stands in for their
-// hosts.
+// hosts. Its certificate says so itself (name constraints, RFC 5280 section 4.2.1.10, which has no form for a name without the names below it), so that
+// whoever had its key could be nobody else towards a program that trusts it.
 type Authority struct {
 	Certificate []byte `json:"certificate"` // DER
 	Key         []byte `json:"key"`         // PKCS #8
@@ -32,7 +34,9 @@ func NewAuthority(now time.Time, names []string) (a Authority, err error) {
 	template := &x509.Certificate{
 		SerialNumber: serial(now), Subject: pkix.Name{CommonName: "silk, for one run"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(authorityLife),
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign,
+		ExtKeyUsage:                 []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		PermittedDNSDomainsCritical: true, PermittedDNSDomains: names,
+		ExcludedIPRanges: []*net.IPNet{{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}, {IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}}, // a list of names alone leaves addresses free
 	}
 	if a.Certificate, err = x509.CreateCertificate(rand.Reader, template, template, key.Public(), key); err != nil {
 		return a, fmt.Errorf("make certificate authority: %w", err)
@@ -50,6 +54,10 @@ func (a Authority) PEM() []byte {
 
 // Issue makes a certificate for a host of one of the authority's names.
 func (a Authority) Issue(now time.Time, name string) (*tls.Certificate, error) {
+	return a.issue(now, name, func(*x509.Certificate) {})
+}
+
+func (a Authority) issue(now time.Time, name string, change func(*x509.Certificate)) (*tls.Certificate, error) {
 	root, err := x509.ParseCertificate(a.Certificate)
 	if err != nil {
 		return nil, fmt.Errorf("read certificate authority: %w", err)
@@ -66,6 +74,7 @@ func (a Authority) Issue(now time.Time, name string) (*tls.Certificate, error) {
 		SerialNumber: serial(now), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, NotBefore: root.NotBefore, NotAfter: root.NotAfter,
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
+	change(template) // tests
 	der, err := x509.CreateCertificate(rand.Reader, template, root, key.Public(), signer)
 	if err != nil {
 		return nil, fmt.Errorf("make certificate for %s: %w", name, err)

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -34,10 +35,16 @@ func ParseSecret(text string) (Secret, error) {
 	if rule.Name == "" || rule.Below || rule.Protocol == TCP {
 		return Secret{}, fmt.Errorf("secret %s is for %s; it must be for one host by its name, to which requests go by HTTP or HTTPS", name, where)
 	}
-	if !validToken(header) || strings.EqualFold(header, "Host") {
+	if !validToken(header) || slices.Contains(ofConnection, strings.ToLower(header)) {
 		return Secret{}, fmt.Errorf("secret %s: %q is not the name of a header that can hold it", name, header)
 	}
 	return Secret{Name: name, Host: rule.Name, Port: rule.Port, Header: header}, nil
+}
+
+// ofConnection are headers that say where a request goes and where it ends (RFC 9110 sections 7.2 and 7.6.1, RFC 9112 section 6): a value that is
+// not the gateway's own would make another request of it, or none.
+var ofConnection = []string{
+	"host", "connection", "keep-alive", "proxy-connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade", "expect",
 }
 
 // String is the secret as [ParseSecret] reads it, without its value.
@@ -62,11 +69,11 @@ func (s Secret) CheckValue() error {
 	return nil
 }
 
-// InHeader is what the secret's header is to be, where the sandbox has sent old: the placeholder in it becomes the value, and without one
-// the value is all of it.
+// InHeader is what the secret's header is to be, where the sandbox has sent old: the first placeholder in it becomes the value, and without
+// one the value is all of it. Not each placeholder: a thousand of them would make megabytes of a header.
 func (s Secret) InHeader(old string) string {
 	if strings.Contains(old, s.Placeholder()) {
-		return strings.ReplaceAll(old, s.Placeholder(), s.Value)
+		return strings.Replace(old, s.Placeholder(), s.Value, 1)
 	}
 	return s.Value
 }

@@ -246,7 +246,7 @@ func TestUpgrade(t *testing.T) {
 			return
 		}
 		defer c.Close()
-		fmt.Fprint(buf, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+		fmt.Fprint(buf, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
 		_ = buf.Flush()
 		_, _ = io.Copy(c, buf)
 	}))
@@ -258,7 +258,7 @@ func TestUpgrade(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: api.example:%d\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n", port)
+	fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: api.example:%d\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", port)
 	r := bufio.NewReader(c)
 	resp, err := http.ReadResponse(r, nil)
 	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {

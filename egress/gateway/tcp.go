@@ -255,4 +255,10 @@ func (s *spoken) Read(b []byte) (int, error) {
 	return s.Conn.Read(b)
 }
 
-func (s *spoken) CloseWrite() error { return s.Conn.(*gonet.TCPConn).CloseWrite() }
+// CloseWrite says that it was all. Below may be a connection of the stack, or one that speaks TLS by it.
+func (s *spoken) CloseWrite() error {
+	if half, ok := s.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return s.Conn.Close()
+}

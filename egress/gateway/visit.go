@@ -1,0 +1,213 @@
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/silk-sandbox/silk/egress"
+)
+
+// visit is one connection of a sandbox that speaks HTTP. It has at most one to the host, which nobody else has.
+type visit struct {
+	*spoken
+
+	g       *gateway
+	target  egress.Target
+	secrets []egress.Secret
+	tls     bool // the client speaks TLS with this gateway, which speaks it with the host
+	ctx     context.Context
+	cancel  context.CancelFunc
+	host    *http.Transport
+	idle    *time.Timer
+	done    chan struct{} // closed with the connection
+	once    sync.Once
+
+	sent, taken atomic.Int64
+
+	mu   sync.Mutex
+	d    Decision       // Addr and Reason come with time
+	over bool           // nothing begins any more
+	work sync.WaitGroup // what has begun
+}
+
+func newVisit(ctx context.Context, g *gateway, c *spoken, target egress.Target, d Decision) *visit {
+	v := &visit{spoken: c, g: g, target: target, d: d, done: make(chan struct{})}
+	v.ctx, v.cancel = context.WithCancel(ctx)
+	v.host = &http.Transport{
+		DialContext: v.dial, TLSClientConfig: &tls.Config{RootCAs: g.cfg.Roots, MinVersion: tls.VersionTLS12}, TLSHandshakeTimeout: g.cfg.Dial,
+		DisableCompression: true, MaxConnsPerHost: 1, ResponseHeaderTimeout: g.cfg.Idle, MaxResponseHeaderBytes: maxHead,
+		ReadBufferSize: bufferBytes, WriteBufferSize: bufferBytes,
+	}
+	v.idle = time.AfterFunc(g.cfg.Idle, func() { _ = v.Close() })
+	return v
+}
+
+// bufferBytes is what a connection to a host reads and writes at once.
+const bufferBytes = 16 << 10
+
+// begin says whether something may begin, which then says v.work.Done.
+func (v *visit) begin() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.over {
+		v.work.Add(1)
+	}
+	return !v.over
+}
+
+// end waits until nothing of the visit is left, and tells what it was.
+func (v *visit) end() {
+	v.mu.Lock()
+	v.over = true
+	v.mu.Unlock()
+	_ = v.Close()
+	v.work.Wait()
+	v.host.CloseIdleConnections()
+	d := v.d
+	if !d.Addr.IsValid() && d.Reason == "" {
+		return // it was refused, or has asked for nothing
+	}
+	if d.Addr.IsValid() { // or else what it has got was our word
+		d.Sent, d.Taken = v.sent.Load(), v.taken.Load()
+	}
+	v.g.ended(d, nil)
+}
+
+// dial connects to the host. The transport calls it in a goroutine of its own, which may outlast the request.
+func (v *visit) dial(context.Context, string, string) (net.Conn, error) {
+	if !v.begin() {
+		return nil, net.ErrClosed
+	}
+	defer v.work.Done()
+	var d Decision
+	c, err := v.g.dial(v.ctx, v.target, &d)
+	if err == nil {
+		v.mu.Lock()
+		v.d.Addr = d.Addr
+		v.mu.Unlock()
+	}
+	return c, err
+}
+
+// failed keeps why a request has failed, and says what the sandbox is told: nothing of the host's own network.
+func (v *visit) failed(err error) (status int, text string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if refused, ok := errors.AsType[*egress.Refusal](err); ok {
+		v.g.refused(v.d, refused)
+		return http.StatusForbidden, fmt.Sprintf("%s is refused: %s", v.target.Host(), refused.Rule)
+	}
+	if v.d.Reason == "" && v.ctx.Err() == nil {
+		v.d.Reason = err.Error()
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return http.StatusBadGateway, v.target.Host() + " has a certificate that this host does not trust"
+	}
+	return http.StatusBadGateway, v.target.Host() + " does not answer"
+}
+
+// byVisit sends a request by the connection of its visit.
+type byVisit struct{}
+
+func (byVisit) RoundTrip(r *http.Request) (*http.Response, error) {
+	return visitOf(r.Context()).host.RoundTrip(r)
+}
+
+// rewrite makes the host's request of the client's.
+func (v *visit) rewrite(r *httputil.ProxyRequest) {
+	scheme := "http"
+	if v.tls {
+		scheme = "https"
+	}
+	in := r.In.URL
+	r.Out.URL = &url.URL{Scheme: scheme, Host: net.JoinHostPort(v.target.Name, strconv.Itoa(int(v.target.Port))), Path: in.Path, RawPath: in.RawPath, RawQuery: in.RawQuery, ForceQuery: in.ForceQuery}
+	r.Out.Host = r.In.Host
+	r.Out.Trailer = r.In.Trailer // not the proxy's copy, which is made before they are there
+	if _, ok := r.Out.Header["User-Agent"]; !ok {
+		r.Out.Header["User-Agent"] = nil // or the transport adds its own
+	}
+	if !strings.EqualFold(r.Out.Header.Get("Upgrade"), "websocket") { // after h2c, requests for other hosts would be out of sight
+		r.Out.Header.Del("Upgrade")
+		r.Out.Header.Del("Connection")
+	}
+	for _, s := range v.secrets {
+		r.Out.Header.Set(s.Header, s.InHeader(r.In.Header.Get(s.Header)))
+	}
+}
+
+// check says whether a request is for the host of the rule.
+func (v *visit) check(req *http.Request) error {
+	if req.Method == http.MethodConnect {
+		return &egress.Refusal{Rule: egress.RefusedProtocol, Reason: "the sandbox's network has no proxy: CONNECT"}
+	}
+	hosts := []string{req.Host}
+	if req.URL.Host != "" {
+		hosts = append(hosts, req.URL.Host)
+	}
+	for _, host := range hosts {
+		name, port := host, v.target.Port
+		if h, p, err := net.SplitHostPort(host); err == nil {
+			n, err := strconv.ParseUint(p, 10, 16)
+			if err != nil {
+				n = 0
+			}
+			name, port = h, uint16(n)
+		}
+		if !strings.EqualFold(strings.TrimSuffix(name, "."), v.target.Name) || port != v.target.Port {
+			return &egress.Refusal{Rule: egress.RefusedName, Reason: fmt.Sprintf("the client asks %s for the host %q", v.target.Host(), host)}
+		}
+	}
+	return nil
+}
+
+func (v *visit) Read(b []byte) (int, error) {
+	n, err := v.spoken.Read(b)
+	v.sent.Add(v.count(n))
+	return n, firstOf(err, v.take(n))
+}
+
+func (v *visit) Write(b []byte) (int, error) {
+	if err := v.take(len(b)); err != nil {
+		return 0, err
+	}
+	n, err := v.spoken.Write(b)
+	v.taken.Add(v.count(n))
+	return n, err
+}
+
+func (v *visit) count(n int) int64 {
+	if n > 0 {
+		v.idle.Reset(v.g.cfg.Idle)
+	}
+	return int64(n)
+}
+
+func (v *visit) take(n int) error {
+	err := v.g.quota.take(n)
+	if err != nil {
+		v.mu.Lock()
+		v.d.Rule, v.d.Reason = "bytes", err.Error()
+		v.mu.Unlock()
+	}
+	return err
+}
+
+func (v *visit) Close() error {
+	v.once.Do(func() {
+		v.idle.Stop()
+		v.cancel()
+		close(v.done)
+	})
+	return v.spoken.Close()
+}
