@@ -13,7 +13,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// zone is where names lead. A name that is not there leads where its parent does, if that begins with a star.
+// zone is where names lead. A name that is not there leads where those below one of its parents do.
 var zone = map[string][]string{
 	"api.test":        {"93.184.215.14", "2606:4700::14"},
 	"evilapi.test":    {"93.184.215.15"},
@@ -21,6 +21,8 @@ var zone = map[string][]string{
 	"*.other.test":    {"93.184.215.15"},
 	"*.wild.test":     {"93.184.215.16"},
 	"wild.test":       {"93.184.215.16"},
+	"tlsonly.test":    {"93.184.215.14"},
+	"httponly.test":   {"93.184.215.14"},
 	"six.test":        {"2606:4700::14"},
 	"redirect.test":   {"93.184.215.14"},
 	"private10.test":  {"10.0.0.5"},
@@ -140,8 +142,9 @@ func (r *resolver) lookup(name string, typ dnsmessage.Type) (addrs []string, kno
 		}
 		return []string{"93.184.215.14"}, true
 	}
-	if addrs, known = zone[name]; !known {
-		_, parent, _ := strings.Cut(name, ".")
+	addrs, known = zone[name]
+	for parent := name; !known && parent != ""; {
+		_, parent, _ = strings.Cut(parent, ".")
 		addrs, known = zone["*."+parent]
 	}
 	return addrs, known

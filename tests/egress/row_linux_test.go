@@ -47,7 +47,8 @@ type control struct {
 	Add     string   `yaml:"add"`     // rules besides the row's
 	Net     string   `yaml:"net"`     // rules in place of the row's
 	Targets []string `yaml:"targets"` // lines of egress: targets
-	Host    string   `yaml:"host"`    // "udp ADDR:PORT": no rule lets it through, but the host's own program reaches the server
+	Host    string   `yaml:"host"`    // "udp ADDR:PORT", "dns ADDR:PORT", "ping ADDR": no rule lets it through, but the host's own program reaches the server
+	Unseen  bool     `yaml:"unseen"`  // what is let through goes to silk alone, no server
 	Says    string   `yaml:"says"`
 }
 
@@ -83,7 +84,7 @@ func (r row) fault() string {
 		return "it runs nothing"
 	case stopped != (r.Control != nil):
 		return "what does not get through needs a control, and nothing else"
-	case r.Unseen && r.Says == "":
+	case r.Unseen && r.Says == "", r.Control != nil && r.Control.Unseen && r.Control.Says == "":
 		return "nobody would know whether it did anything"
 	case r.Refused != nil && (r.Refused.Rule == "" || r.Refused.Host == ""):
 		return "it does not say what refuses it"

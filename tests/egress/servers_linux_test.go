@@ -173,7 +173,7 @@ func accept(l net.Listener, serve func(net.Conn)) {
 	}
 }
 
-// web answers requests with what it was asked. /redirect?to=URL leads on, /large?bytes=N is that much.
+// web answers requests with what it was asked. ?to=URL leads on.
 func (w *world) web(l net.Listener) { w.handle("http", l) }
 
 func (w *world) webTLS(l net.Listener) {
@@ -192,11 +192,11 @@ func (w *world) handle(scheme string, l net.Listener) {
 		Handler: http.HandlerFunc(func(rw http.ResponseWriter, req *http.Request) {
 			body, _ := io.ReadAll(io.LimitReader(req.Body, 1<<20))
 			at := req.Context().Value(http.LocalAddrContextKey).(net.Addr)
-			w.note(scheme, fmt.Sprintf("%s %s %s at %s with %v and %q", req.Method, req.Host, req.URL, at, req.Header, body))
-			if to := req.URL.Query().Get("to"); to != "" {
+			if to := req.URL.Query().Get("to"); to != "" { // which is not to be noted: what is there then would seem to have come
 				http.Redirect(rw, req, to, http.StatusFound)
 				return
 			}
+			w.note(scheme, fmt.Sprintf("%s %s %s at %s with %v and %q", req.Method, req.Host, req.URL, at, req.Header, body))
 			fmt.Fprintf(rw, "hello from %s %s", scheme, req.URL.Path)
 		}),
 	}

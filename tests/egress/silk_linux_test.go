@@ -135,9 +135,9 @@ func text(c run.Channel) string {
 }
 
 // refusal finds what an outcome says of something that was refused.
-func (r result) refusal(kind, host string, port int) (run.Destination, bool) {
+func (r result) refusal(kind, host string, port int, rule string) (run.Destination, bool) {
 	for _, d := range r.outcome.Egress {
-		if !d.Allowed && d.Kind == kind && strings.EqualFold(d.Host, host) && d.Port == port {
+		if !d.Allowed && d.Kind == kind && strings.EqualFold(d.Host, host) && d.Port == port && d.Rule == rule {
 			return d, true
 		}
 	}

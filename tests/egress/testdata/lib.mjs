@@ -56,10 +56,7 @@ function say(text, port, host) {
 function send(text, port, host) {
   return new Promise((resolve, reject) => {
     const socket = dgram.createSocket(net.isIPv6(host) ? "udp6" : "udp4");
-    const timer = setTimeout(() => {
-      socket.close();
-      reject(new Error("nothing came back"));
-    }, 1000);
+    let timer;
     const end = (f) => (value) => {
       clearTimeout(timer);
       socket.close();
@@ -67,7 +64,10 @@ function send(text, port, host) {
     };
     socket.on("message", (data) => end(resolve)(data.toString()));
     socket.on("error", end(reject));
-    socket.send(text, port, host, (error) => error && end(reject)(error));
+    socket.send(text, port, host, (error) => {
+      if (error) end(reject)(error);
+      else timer = setTimeout(() => end(reject)(new Error("nothing came back")), 1000);
+    });
   });
 }
 

@@ -62,12 +62,66 @@ def say(text, at):
         return back.decode(errors="replace")
 
 
+def greeted(text, at):
+    """What a server says first; then text is said."""
+    with socket.create_connection(at, WAIT) as s:
+        first = s.recv(1000)
+        if not first:
+            raise OSError("the server said nothing")
+        s.sendall(text.encode() + b"\n")
+        s.recv(1)  # the end: it has heard
+        return first.decode()
+
+
+def statuses(s, n):
+    """The codes of n answers that are on their way; the last must not be an error, nor be missing."""
+    codes, f = [], s.makefile("rb")
+    for _ in range(n):
+        line = f.readline().split()
+        if len(line) < 2:
+            raise OSError(f"{codes} and no more")
+        codes.append(line[1].decode())
+        length = 0
+        while (header := f.readline().strip()) != b"":
+            if header.lower().startswith(b"content-length:"):
+                length = int(header.split(b":")[1])
+        f.read(length)
+    if int(codes[-1]) >= 400:
+        raise OSError(" ".join(codes))
+    return " ".join(codes)
+
+
+def hello(at, name, ech=False, slowly=False):
+    """A ClientHello by hand, as TLS 1.2 has it, and whether the server answers."""
+    extensions = b""
+    for kind, data in (
+        (0, struct.pack(">HBH", len(name) + 3, 0, len(name)) + name.encode()),
+        (10, struct.pack(">HH", 2, 23)),
+        (11, b"\1\0"),
+        (13, struct.pack(">HH", 2, 0x0403)),
+        (0xFE0D, b"\0\0\1\0\1\7\0\x20" + bytes(range(32)) + b"\0\x20" + bytes(range(32))),
+    ):
+        if kind != 0xFE0D or ech:
+            extensions += struct.pack(">HH", kind, len(data)) + data
+    body = b"\3\3" + bytes(range(32)) + b"\0" + struct.pack(">HH", 2, 0xC02B) + b"\1\0" + struct.pack(">H", len(extensions)) + extensions
+    message = b"\1" + struct.pack(">I", len(body))[1:] + body
+    record = b"\x16\3\1" + struct.pack(">H", len(message)) + message
+    with socket.create_connection(at, WAIT) as s:
+        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for b in [bytes([b]) for b in record] if slowly else [record]:
+            s.sendall(b)
+        answer = s.recv(1)
+        if answer != b"\x16":
+            raise OSError(f"the server answers {answer}")
+        return "the server answers"
+
+
 def send(text, at, family=socket.AF_INET):
     """What comes back when text is sent as a datagram."""
     with socket.socket(family, socket.SOCK_DGRAM) as s:
         s.settimeout(1)
-        s.sendto(text.encode(), at)
-        return s.recv(1000).decode()
+        s.sendto(text.encode("latin1"), at)
+        return s.recv(2000).decode("latin1")
 
 
 RESOLVER = ("198.18.0.1", 53)
