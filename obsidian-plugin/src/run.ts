@@ -6,8 +6,6 @@ export interface RunState {
   readonly run: string;
   /** lost: the stream broke for good; how the run ended is unknown until somebody reconnects. */
   readonly phase: "pending" | "queued" | "running" | "ended" | "lost";
-  readonly profile: string;
-  readonly driver: string;
   /** In the queue; 0 is unknown. */
   readonly position: number;
   /** The last step on the way to the start. */
@@ -40,8 +38,6 @@ export function newState(run: Run): RunState {
   return {
     run: run.run,
     phase: run.state,
-    profile: run.profile,
-    driver: "",
     position: run.position ?? 0,
     step: "",
     startedAtMs: run.started_at_ms,
@@ -57,7 +53,7 @@ export function newState(run: Run): RunState {
 export function fold(state: RunState, frame: Frame): RunState {
   switch (frame.type) {
     case "hello":
-      return { ...state, profile: frame.profile ?? state.profile, driver: frame.driver ?? state.driver, phase: frame.state === undefined || frame.state === "ended" ? state.phase : frame.state };
+      return { ...state, phase: frame.state === undefined || frame.state === "ended" ? state.phase : frame.state };
     case "queued":
       return { ...state, phase: "queued", position: frame.position ?? 0 };
     case "approval":
@@ -65,7 +61,7 @@ export function fold(state: RunState, frame: Frame): RunState {
     case "progress":
       return { ...state, step: [frame.step, frame.detail].filter((s) => s !== undefined && s !== "").join(" ") };
     case "started":
-      return { ...state, phase: "running", driver: frame.driver ?? state.driver, startedAtMs: frame.at_ms ?? state.startedAtMs, step: "" };
+      return { ...state, phase: "running", startedAtMs: frame.at_ms ?? state.startedAtMs, step: "" };
     case "violation":
       return { ...state, violations: [...state.violations, { rule: frame.rule, syscall: frame.syscall ?? "", detail: frame.detail ?? "" }] };
     case "egress":
@@ -105,10 +101,6 @@ export class LiveRun {
 
   get state(): RunState {
     return this.#state;
-  }
-
-  get ended(): boolean {
-    return this.#state.phase === "ended" || this.#state.phase === "lost";
   }
 
   screen(channel: ChannelName): Screen {

@@ -50,7 +50,7 @@ export function ended(o: Outcome): string {
 export const alarming = (o: Outcome): boolean => o.outcome !== "ok" && o.outcome !== "canceled";
 
 /** The title of the notice of such an end. */
-export const alarm = (o: Outcome): string => (o.outcome === "violated" ? "Widow Red: a violation ended a run" : "A run did not end well");
+export const alarm = (outcome: string): string => (outcome === "violated" ? "Widow Red: a violation ended a run" : "A run did not end well");
 
 export function duration(ms: number): string {
   if (ms < 1000) return `${String(Math.round(ms))} ms`;

@@ -3,32 +3,23 @@ import { Modal, type App } from "obsidian";
 import { messageOf, type BlockRun } from "../runner.js";
 import { facts, hosts } from "../words.js";
 
-/** A dialog that answers one question. Closed in any way but by its button, it says no. */
-class Question extends Modal {
-  protected answered = false;
-  readonly #resolve: (yes: boolean) => void;
-  constructor(app: App, resolve: (yes: boolean) => void) {
-    super(app);
-    this.#resolve = resolve;
-    this.modalEl.addClass("silk-dialog");
-  }
-  override onClose(): void {
-    this.#resolve(this.answered);
-    this.contentEl.empty();
-  }
-}
-
 /** Shows what a request would do, and asks whether it is wanted. */
 export function confirmPlan(app: App, request: RunRequest, preview: Preview, ask: boolean): Promise<boolean> {
   return new Promise((resolve) => {
-    const dialog = new PlanDialog(app, request, preview, ask, resolve);
-    dialog.open();
+    new PlanDialog(app, request, preview, ask, resolve).open();
   });
 }
 
-class PlanDialog extends Question {
-  constructor(app: App, readonly request: RunRequest, readonly preview: Preview, readonly ask: boolean, resolve: (yes: boolean) => void) {
-    super(app, resolve);
+/** Closed in any way but by its button, it says no. */
+class PlanDialog extends Modal {
+  #answer = false;
+  constructor(app: App, readonly request: RunRequest, readonly preview: Preview, readonly ask: boolean, readonly resolve: (yes: boolean) => void) {
+    super(app);
+    this.modalEl.addClass("silk-dialog");
+  }
+  override onClose(): void {
+    this.resolve(this.#answer);
+    this.contentEl.empty();
   }
   override onOpen(): void {
     const { contentEl, preview, request } = this;
@@ -48,7 +39,7 @@ class PlanDialog extends Question {
       const yes = buttons.createEl("button", { cls: "mod-cta", text: preview.denial === undefined ? "Run" : "Ask for approval" });
       yes.addEventListener("click", (e) => {
         if (!e.isTrusted) return; // a script's click starts nothing
-        this.answered = true;
+        this.#answer = true;
         this.close();
       });
     }

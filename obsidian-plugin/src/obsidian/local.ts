@@ -66,10 +66,9 @@ export async function localServer(silk: string, vault: string, origin: string, k
 
 /** Node's own modules, which a phone does not have. */
 async function node(): Promise<Pick<typeof import("node:child_process"), "spawn" | "execFile"> & { fs: typeof import("node:fs"); os: typeof import("node:os"); path: typeof import("node:path") }> {
-  if (!Platform.isDesktopApp) throw new Error("Here is no server of one's own: name one in the settings.");
-  if (Platform.isDesktop) {
+  if (Platform.isDesktop && Platform.isDesktopApp) {
     const [{ spawn, execFile }, fs, os, path] = await Promise.all([import("node:child_process"), import("node:fs"), import("node:os"), import("node:path")]);
     return { spawn, execFile, fs, os, path };
   }
-  throw new Error("This is no desktop.");
+  throw new Error("This app cannot start a server. Name one in the settings.");
 }

@@ -5,6 +5,7 @@ import { outcomeColours, variablesOf } from "../colour.js";
 import { blockAt, requestOf, shownOf } from "../request.js";
 import { decodeStored, maxAlerts, type Alert, type Pending, type Stored } from "../settings.js";
 import { findFences } from "../fences.js";
+import { alarm } from "../words.js";
 import { chat } from "./chat.js";
 import { ApprovalDialog, confirmPlan } from "./dialogs.js";
 import { livePreview } from "./live.js";
@@ -226,7 +227,7 @@ export default class SilkPlugin extends Plugin {
     this.#red ||= red;
     this.#store({ alerts: [...this.#stored.alerts, a].slice(-maxAlerts) });
     this.#alertsChanged();
-    const notice = new Notice(`${red ? "Widow Red: a violation ended a run" : "A run did not end well"}\n${a.text}${a.note === "" ? "" : `\n${a.note}`}`, red ? 0 : 8000);
+    const notice = new Notice(`${alarm(a.outcome)}\n${a.text}${a.note === "" ? "" : `\n${a.note}`}`, red ? 0 : 8000);
     notice.messageEl.addClass("silk-notice");
     notice.messageEl.setAttr("role", "alert");
     if (red) notice.messageEl.addClass("silk-red");
@@ -275,8 +276,9 @@ export default class SilkPlugin extends Plugin {
     new Welcome(
       this.app,
       () => {
-        (this.app as unknown as { setting?: { open(): void; openTabById(id: string): void } }).setting?.open();
-        (this.app as unknown as { setting?: { open(): void; openTabById(id: string): void } }).setting?.openTabById(this.manifest.id);
+        const { setting } = this.app as unknown as { setting?: { open(): void; openTabById(id: string): void } }; // which is not in the types
+        setting?.open();
+        setting?.openTabById(this.manifest.id);
       },
       () => this.#test(server),
     ).open();

@@ -1,4 +1,4 @@
-import type { Run, SilkClient } from "@silk-sandbox/client";
+import type { SilkClient } from "@silk-sandbox/client";
 import { ItemView, type WorkspaceLeaf } from "obsidian";
 import { messageOf, type BlockRun } from "../runner.js";
 import type { Alert } from "../settings.js";
@@ -98,24 +98,11 @@ export class RunsView extends ItemView {
     try {
       const page = await (await this.#host.connect()).listRunsPage({}, { limit: 50 });
       list.empty();
-      for (const run of page.items) this.#drawRun(list, run);
+      for (const r of page.items) this.#entry(list, r.run, r.accepted_at_ms, r.command ?? r.profile, r.outcome?.outcome ?? "", r.outcome === undefined ? r.state : ended(r.outcome));
       list.toggleClass("silk-nothing", page.items.length === 0);
     } catch (err) {
       list.createDiv({ text: messageOf(err) });
     }
-  }
-
-  #drawRun(list: HTMLElement, run: Run): void {
-    const el = list.createDiv({ cls: "silk-item", attr: { "data-outcome": run.outcome?.outcome ?? "" } });
-    const title = el.createEl("button", { cls: "silk-open", attr: { type: "button" } });
-    title.createSpan({ text: new Date(run.accepted_at_ms).toLocaleString() });
-    title.createSpan({ cls: "silk-command", text: run.command ?? run.profile });
-    title.createSpan({ cls: "silk-end", text: run.outcome === undefined ? run.state : ended(run.outcome) });
-    title.addEventListener("click", () => {
-      this.#host.runner.open(run.run).catch((err: unknown) => {
-        el.createDiv({ text: messageOf(err) });
-      });
-    });
   }
 
   #drawAlerts(): void {
@@ -123,19 +110,35 @@ export class RunsView extends ItemView {
     if (list === undefined) return;
     list.empty();
     const alerts = this.#host.alerts();
-    for (const a of [...alerts].reverse()) {
-      const el = list.createDiv({ cls: "silk-item silk-alert", attr: { "data-outcome": a.outcome } });
-      el.createDiv({ cls: "silk-strong silk-end", text: `${new Date(a.atMs).toLocaleString()} · ${a.text}` });
-      el.createDiv({ text: [a.note, a.run].filter((s) => s !== "").join(" · ") });
-    }
+    for (const a of [...alerts].reverse()) this.#entry(list, a.run, a.atMs, a.note, a.outcome, a.text);
     list.toggleClass("silk-nothing", alerts.length === 0);
+  }
+
+  /** A line that opens its run. */
+  #entry(list: HTMLElement, run: string, atMs: number, about: string, outcome: string, end: string): void {
+    const el = list.createDiv({ cls: "silk-item", attr: { "data-outcome": outcome } });
+    const open = el.createEl("button", { cls: "silk-open", attr: { type: "button" } });
+    open.createSpan({ text: new Date(atMs).toLocaleString() });
+    open.createSpan({ cls: "silk-command", text: about });
+    open.createSpan({ cls: "silk-end", text: end });
+    const failed = el.createDiv({ attr: { role: "alert" } });
+    open.addEventListener("click", () => {
+      this.#host.runner.open(run).then(
+        (opened) => {
+          this.reveal(opened);
+        },
+        (err: unknown) => {
+          failed.setText(messageOf(err));
+        },
+      );
+    });
   }
 }
 
 function titleOf(run: BlockRun): string {
   const { path, language, code } = run.target;
   const first = code.trim().split("\n")[0] ?? "";
-  return [path, language, first.slice(0, 80), run.opened ? run.live?.state.run : ""].filter((s) => s !== undefined && s !== "").join(" · ");
+  return [new Date(run.atMs).toLocaleTimeString(), path, language, first.slice(0, 80), run.opened ? run.live?.state.run : ""].filter((s) => s !== undefined && s !== "").join(" · ");
 }
 
 function section(parent: HTMLElement, title: string, open: boolean, onOpen?: () => void): HTMLElement {

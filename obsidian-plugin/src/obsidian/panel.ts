@@ -181,7 +181,7 @@ export class BlockPanel {
     const colours = this.#host.settings().ansi;
     this.#facts = this.#out.createDiv({ cls: "silk-facts" });
     this.#said = "";
-    this.#again = this.#out.createEl("button", { cls: "silk-none", text: "Reconnect", attr: { type: "button" } });
+    this.#again = this.#out.createEl("button", { cls: "silk-again silk-none", text: "Reconnect", attr: { type: "button" } });
     this.#again.addEventListener("click", () => {
       if (this.#run !== undefined) void this.#host.runner.reconnect(this.#run);
     });
