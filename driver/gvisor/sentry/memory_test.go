@@ -3,7 +3,23 @@ package sentry
 import (
 	"sync"
 	"testing"
+	"time"
 )
+
+func TestSampleAfter(t *testing.T) {
+	for _, test := range []struct {
+		left  int64
+		cores uint
+		want  time.Duration
+	}{
+		{512 << 20, 1, maxInterval}, {32 << 20, 1, 15625 * time.Microsecond}, {32 << 20, 2, 7812500 * time.Nanosecond}, {32 << 20, 0, 15625 * time.Microsecond},
+		{1 << 20, 1, minInterval}, {0, 1, minInterval}, {-1 << 20, 1, minInterval}, {1 << 62, 1, maxInterval},
+	} {
+		if got := sampleAfter(test.left, test.cores); got != test.want {
+			t.Errorf("%d bytes, %d cores: %v, want %v", test.left, test.cores, got, test.want)
+		}
+	}
+}
 
 // TestHeapSampleCountsStacks has as many goroutines as a guest can make with timer_create(2).
 func TestHeapSampleCountsStacks(t *testing.T) {
