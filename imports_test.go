@@ -42,7 +42,7 @@ var mayImport = map[string]string{
 	"telemetry":            "run serve",                                                                     // the lives of runs, told to others
 	"serve/servetest":      "*",                                                                             // wiring, as in cmd/silk, for tests
 	"watch/bpf":            "watch",
-	"selftest":             "driver/rules policy profile", // rules: what must come of an attack follows from the rule's action
+	"selftest":             "driver/rules egress policy profile", // rules, and kinds of refusals: what must come of an attack follows from them
 	"queue":                "store",                       // the rows of what was accepted
 	"queue/*":              "queue",                       // streams for it
 	"cmd/silk":             "*",                           // the one place that names concrete drivers

@@ -1,12 +1,15 @@
 package selftest
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,13 +19,16 @@ import (
 
 // Decoys are things on the host that no row may find, reach or change: a file with a secret, a file that is copied in, a
 // directory that is mounted, with a file and links that lead out of it, and services on a Unix socket and on the host's own
-// loopback.
+// loopback. Runs with a way out have pairs of services besides, one of which they may reach.
 type Decoys struct {
 	Host
 
 	visits    atomic.Int64
 	listeners []net.Listener
 	serving   sync.WaitGroup
+
+	services []*service
+	free     chan *service // those that no run has
 }
 
 // decoyFiles are the files of Dir and their content.
@@ -63,9 +69,45 @@ func OpenDecoys(dir, variable string) (_ *Decoys, err error) {
 		d.listeners = append(d.listeners, l)
 		d.serving.Go(func() { d.serve(l) })
 	}
-	_, d.Port, err = net.SplitHostPort(d.listeners[0].Addr().String())
-	return d, err
+	if _, d.Port, err = net.SplitHostPort(d.listeners[0].Addr().String()); err != nil {
+		return nil, err
+	}
+	d.free = make(chan *service, services)
+	for range services {
+		s, err := openService()
+		if err != nil {
+			return nil, err
+		}
+		s.serve(&d.serving)
+		d.services = append(d.services, s)
+		d.free <- s
+	}
+	return d, nil
 }
+
+// Owner is what the owner of the host says of the decoys, as in policy.Grants: where names lead, and which of the decoys may be reached.
+func (d *Decoys) Owner() (addrs map[string]string, targets []string) {
+	for _, s := range d.services {
+		targets = append(targets, fmt.Sprintf("%s/32:%d", mine, s.open.port()))
+	}
+	return maps.Clone(leads), targets
+}
+
+// take takes a pair of decoys that no other run has, and fills it in. The caller gives it back.
+func (d *Decoys) take(ctx context.Context) (s *service, h Host, err error) {
+	select {
+	case s = <-d.free:
+	case <-ctx.Done():
+		return nil, h, context.Cause(ctx)
+	}
+	s.served.Store(0)
+	s.hits.Store(0)
+	h = d.Host
+	h.Open, h.Closed = strconv.Itoa(int(s.open.port())), strconv.Itoa(int(s.closed.port()))
+	return s, h, nil
+}
+
+func (d *Decoys) giveBack(s *service) { d.free <- s }
 
 // serve counts who comes.
 func (d *Decoys) serve(l net.Listener) {
@@ -85,7 +127,13 @@ func (d *Decoys) Close() error {
 	for _, l := range d.listeners {
 		errs = append(errs, l.Close())
 	}
+	for _, s := range d.services {
+		errs = append(errs, s.close())
+	}
 	d.serving.Wait()
+	for _, s := range d.services {
+		s.visitors.Wait()
+	}
 	return errors.Join(errs...)
 }
 

@@ -29,9 +29,32 @@ type Result struct {
 	Argument string           `json:"argument"`
 	Refused  map[string]int64 `json:"refused"`
 	Flags    map[string]int64 `json:"flags"`
+	Egress   []Destination    `json:"egress"`
 
 	Output   []byte   `json:"-"` // what was kept of stdout
 	Problems []string `json:"-"` // found on the host: a connection that came, a process that stayed
+	Served   bool     `json:"-"` // a decoy that may be reached was, as it may be
+	Reached  bool     `json:"-"` // a decoy of a run with a way out was reached otherwise
+}
+
+// Destination is what a run has reached, or was kept from.
+type Destination struct {
+	Allowed bool   `json:"allowed"`
+	Rule    string `json:"rule"`
+	Count   int    `json:"count"`
+}
+
+// countEgress adds to Refused what was refused on the way out, by rule.
+func (r *Result) countEgress() {
+	for _, d := range r.Egress {
+		if d.Allowed {
+			continue
+		}
+		if r.Refused == nil {
+			r.Refused = map[string]int64{}
+		}
+		r.Refused[Egress+d.Rule] += int64(d.Count)
+	}
 }
 
 // want is a Want, and what a rule adds to it.
@@ -41,6 +64,8 @@ type want struct {
 	killed  bool
 	counted bool
 	gone    string // a rule that is off and so can have decided nothing
+	serves  bool   // a decoy that may be reached must have been
+	reached bool   // a decoy must have been reached that may not be
 }
 
 // Judge says what got shows of r, and why if it does not hold.
@@ -60,6 +85,7 @@ func (w want) judge(got Result) (Verdict, []string) {
 	p := append(problems(nil), got.Problems...)
 	w.outcome(got, &p)
 	w.answers(got, said, &p)
+	w.decoys(got, &p)
 	if w.Text != "" && !bytes.Contains(got.Output, []byte(w.Text)) {
 		p.add("its output is not what it wrote")
 	}
@@ -108,6 +134,18 @@ func (w want) answers(got Result, said heard, p *problems) {
 	}
 	if w.Errno != "" && !slices.Contains(strings.Split(w.Errno, "|"), said.errno) {
 		p.add("the kernel answered %q, want %s", said.errno, w.Errno)
+	}
+}
+
+func (w want) decoys(got Result, p *problems) {
+	switch {
+	case got.Reached && !w.reached:
+		p.add("a service of the host was reached")
+	case !got.Reached && w.reached:
+		p.add("no service of the host was reached")
+	}
+	if got.Served != w.serves && !w.reached {
+		p.add("the service that may be reached: reached %t, want %t", got.Served, w.serves)
 	}
 }
 

@@ -3,10 +3,12 @@ package selftest
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/silk-sandbox/silk/driver/rules"
+	"github.com/silk-sandbox/silk/egress"
 	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/profile"
 )
@@ -15,13 +17,16 @@ import (
 type Row struct {
 	Class string // what it attacks, one of Classes
 	Name  string // says the attack in words; no two rows of a class have the same
-	Rule  string // of driver/rules that decides; empty: no rule but Want says what must come of it
+	Rule  string // of driver/rules that decides, or Egress and a kind of refusal; empty: no rule but Want says what must come of it
 
 	// Attack is what the attack program is called with: the name of an attack and its arguments. The placeholders of
 	// [Host] are filled in.
 	Attack []string
 
-	Network  string         // as in policy.Request; empty: deny
+	Network  string         // as in policy.Request; empty: deny, or what Hosts say
+	Hosts    []string       // as in policy.Request; placeholders are filled in. A decoy of the host has the port {open}
+	Serves   bool           // that decoy must be reached, besides what the attack tries; else it must not
+	Inner    bool           // what the attack is after is an answer of the gateway, of which no decoy knows
 	NoSpawn  bool           //
 	Mounted  bool           // {dir}/mounted is mounted on /workspace/mounted
 	Limits   profile.Limits // zero fields: the profile's
@@ -79,6 +84,9 @@ func (r Row) Request(attack string, h Host) policy.Request {
 		Client: policy.ClientCLI, Profile: "lab:text", Args: args, Files: []string{attack},
 		Network: r.Network, NoSpawn: r.NoSpawn, Limits: r.Limits,
 	}
+	for _, host := range r.Hosts {
+		req.Hosts = append(req.Hosts, h.fill(host))
+	}
 	if h.Dir != "" {
 		req.Files = append(req.Files, filepath.Join(h.Dir, "copied"))
 	}
@@ -92,24 +100,40 @@ func (r Row) Request(attack string, h Host) policy.Request {
 }
 
 // rule is the row's rule, if it has one.
-func (r Row) rule() (rules.Rule, bool) { return rules.Named(r.Rule) }
+func (r Row) rule() (rules.Rule, bool) { return ruleNamed(r.Rule) }
+
+// Egress begins the names of rules that are kinds of refusals of package egress.
+const Egress = "egress."
+
+// ruleNamed is the rule of driver/rules with a name, or the refusal of package egress as one.
+func ruleNamed(name string) (rules.Rule, bool) {
+	if kind, ok := strings.CutPrefix(name, Egress); ok && slices.Contains(egress.Kinds(), kind) {
+		return rules.Rule{Name: name, Action: rules.Deny}, true
+	}
+	return rules.Named(name)
+}
 
 // want is what must come of the row.
 func (r Row) want() want {
+	w := want{Want: r.Want}
 	if rule, ok := r.rule(); ok {
-		return wantOf(rule, r.Want)
+		w = wantOf(rule, r.Want)
 	}
-	return want{Want: r.Want}
+	w.serves = r.Serves
+	return w
 }
 
 // without is what must come of the row when its rule, and those of the first n layers, are off.
 func (r Row) without(n int) want {
 	l := r.Behind[n]
-	if rule, ok := rules.Named(l.Rule); ok {
-		return wantOf(rule, l.Want)
+	if rule, ok := ruleNamed(l.Rule); ok {
+		w := wantOf(rule, l.Want)
+		w.serves = r.Serves
+		return w
 	}
-	w := want{Want: l.Want, gone: r.Rule}
+	w := want{Want: l.Want, gone: r.Rule, serves: r.Serves}
 	w.Effect = l.Effect
+	w.reached = l.Effect && len(r.Hosts) > 0 && !r.Inner
 	if l.Errno != "" {
 		w.Errno = l.Errno
 	}
@@ -148,10 +172,12 @@ type Host struct {
 	Variable string // {variable}: name of an environment variable that silk itself has
 	Dir      string // {dir}: a directory with secret; socket, on which somebody listens; copied, which is copied in; mounted, see Decoys
 	Port     string // {port}: somebody listens there, on 127.0.0.1
+	Open     string // {open}: of a decoy on 127.0.0.1 that the run's owner lets it reach, if the row has Hosts
+	Closed   string // {closed}: of one that he does not
 }
 
 func (h Host) fill(arg string) string {
-	return strings.NewReplacer("{host-name}", h.Name, "{variable}", h.Variable, "{dir}", h.Dir, "{port}", h.Port).Replace(arg)
+	return strings.NewReplacer("{host-name}", h.Name, "{variable}", h.Variable, "{dir}", h.Dir, "{port}", h.Port, "{open}", h.Open, "{closed}", h.Closed).Replace(arg)
 }
 
 // fault says what makes a row useless, or "".
@@ -172,7 +198,7 @@ func (r Row) fault() string {
 		return "it wants an effect that its rule prevents"
 	}
 	for i, l := range r.Behind {
-		_, known := rules.Named(l.Rule)
+		_, known := ruleNamed(l.Rule)
 		switch last := i == len(r.Behind)-1; {
 		case l.Rule != "" && !known:
 			return fmt.Sprintf("there is no rule %q", l.Rule)

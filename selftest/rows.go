@@ -10,6 +10,8 @@ var All = sync.OnceValue(func() []Row {
 	return slices.Concat(
 		spellings(), links(), hardLinks(), openings(), kernelFiles(), hostFiles(), processFiles(), devices(), unlisted(), ordinaryFiles(), lookalikes(), readOnly(), mounted(),
 		sockets(), destinations(), loopback(),
+		rawAddresses(), otherNames(), noNames(), fronting(), rebinding(), tunnels(), overIPv6(), datagrams(), quic(), metadata(), privateRanges(), spelledAddresses(), redirects(),
+		proxies(), slowClients(), scans(),
 		mounts(), newNamespaces(), identities(), kernelPrivileges(), otherProcesses(), probes(), otherHands(), hostSettings(), priorities(),
 		oneProcess(), execution(), races(),
 		memory(), kernelMemory(), counts(), endless(), output(), afterwards(), visibility(),

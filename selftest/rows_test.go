@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/silk-sandbox/silk/driver/rules"
+	"github.com/silk-sandbox/silk/egress"
 )
 
 // What a class may have: fewer rows show little of it, more belong to two.
@@ -54,6 +55,15 @@ func TestEveryRuleHasRows(t *testing.T) {
 			if !attacked(name) && !attacked("root"+name) {
 				t.Errorf("no row attacks %s, which rule %s is about", name, rule.Name)
 			}
+		}
+	}
+}
+
+// TestEveryRefusalHasRows is the same for the way out.
+func TestEveryRefusalHasRows(t *testing.T) {
+	for _, kind := range egress.Kinds() {
+		if !slices.ContainsFunc(All(), func(r Row) bool { return r.Rule == Egress+kind }) {
+			t.Errorf("no row attacks what is refused as %q", kind)
 		}
 	}
 }

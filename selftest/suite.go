@@ -2,6 +2,7 @@ package selftest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -63,7 +64,7 @@ func (s *Suite) row(ctx context.Context, r Row) RowReport {
 	report.Verdict = Holds
 	began := time.Now()
 	for range max(r.Times, 1) {
-		got, err := s.Once(ctx, r, r.Request(s.Attack, s.Decoys.Host))
+		got, err := s.Once(ctx, r, nil)
 		report.Outcome, report.DecidedBy, report.Syscall, report.Refused = got.Outcome, got.Rule, got.Syscall, got.Refused
 		report.Errno = listen(got.Output).errno
 		if err != nil {
@@ -79,8 +80,28 @@ func (s *Suite) row(ctx context.Context, r Row) RowReport {
 	return report
 }
 
-// Once runs req, which is r's, and looks at what came of it on the host.
-func (s *Suite) Once(ctx context.Context, r Row, req policy.Request) (got Result, err error) {
+// Once runs r once and looks at what came of it on the host. change changes its request; nil does not.
+func (s *Suite) Once(ctx context.Context, r Row, change func(*policy.Request)) (got Result, err error) {
+	h := s.Decoys.Host
+	if len(r.Hosts) > 0 {
+		var pair *service
+		if pair, h, err = s.Decoys.take(ctx); err != nil {
+			return got, err
+		}
+		defer s.Decoys.giveBack(pair)
+		defer func() {
+			err = errors.Join(err, pair.settle(ctx))
+			got.Reached, got.Served = pair.hits.Load() > 0, pair.served.Load() > 0
+			if !r.Serves {
+				got.Reached, got.Served = got.Reached || got.Served, false
+			}
+			got.countEgress()
+		}()
+	}
+	req := r.Request(s.Attack, h)
+	if change != nil {
+		change(&req)
+	}
 	artifacts := ""
 	if r.Artifact {
 		if artifacts, err = os.MkdirTemp(s.Dir, "artifacts-"); err != nil {

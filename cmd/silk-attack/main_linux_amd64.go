@@ -25,7 +25,7 @@ func attacks() map[string]attack {
 	all := map[string]attack{}
 	for _, part := range []map[string]attack{
 		wrappers(), fileAttacks(), linkAttacks(), execAttacks(), processAttacks(), socketAttacks(), privilegeAttacks(), systemAttacks(),
-		raceAttacks(), aroundAttacks(), memoryAttacks(), heapAttacks(), countAttacks(), outputAttacks(), hostAttacks(),
+		raceAttacks(), aroundAttacks(), memoryAttacks(), heapAttacks(), countAttacks(), outputAttacks(), hostAttacks(), egressAttacks(),
 	} {
 		for name, a := range part {
 			all[name] = a

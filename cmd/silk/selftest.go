@@ -155,7 +155,7 @@ func (a *app) attack(h *host, f selftestFlags, rows []selftest.Row) (_ selftest.
 		return report, &hostError{err}
 	}
 	defer func() { err = errors.Join(err, decoys.Close()) }()
-	engine, err := h.attackEngine(dir, f.image)
+	engine, err := h.attackEngine(dir, f.image, decoys)
 	if err != nil {
 		return report, err
 	}
@@ -201,11 +201,14 @@ func putAttack(dir string) (string, error) {
 }
 
 // attackEngine is the engine of every run but for its state directory, and for the image of the one profile that rows use.
-func (h *host) attackEngine(dir, image string) (*run.Engine, error) {
+// What its owner says about the network is about decoys only.
+func (h *host) attackEngine(dir, image string, decoys *selftest.Decoys) (*run.Engine, error) {
 	home := filepath.Join(dir, "state")
 	if err := makeHome(home); err != nil {
 		return nil, err
 	}
+	grants := policy.Grants{Stores: []string{dir}}
+	grants.Addrs, grants.Targets = decoys.Owner()
 	return run.New(run.Config{
 		Home: home,
 		Decide: func(req policy.Request) (policy.Plan, error) {
@@ -214,10 +217,11 @@ func (h *host) attackEngine(dir, image string) (*run.Engine, error) {
 				return policy.Plan{}, err
 			}
 			prof.Image = image
-			return policy.Decide(req, prof, policy.Grants{Stores: []string{dir}})
+			return policy.Decide(req, prof, grants)
 		},
 		Drivers:  h.tools.Drivers,
 		Images:   h.images,
+		Egress:   h.tools.Egress,
 		Stores:   []string{dir},
 		Snapshot: snapshot,
 		Sweep:    h.tools.Sweep,
@@ -229,6 +233,9 @@ func resultOf(o run.Outcome) selftest.Result {
 	r := selftest.Result{
 		Outcome: string(o.Kind), Message: o.Message, ExitCode: o.ExitCode, Signal: o.Signal, Rule: o.Rule, Syscall: o.Syscall, Argument: o.Argument,
 		Refused: o.Refused, Flags: o.Flags,
+	}
+	for _, d := range o.Egress {
+		r.Egress = append(r.Egress, selftest.Destination{Allowed: d.Allowed, Rule: d.Rule, Count: d.Count})
 	}
 	if o.Stdout.Text != nil {
 		r.Output = []byte(*o.Stdout.Text)

@@ -31,22 +31,26 @@ func attackProgram(t *testing.T) string {
 }
 
 // controlSilk builds a silk whose rules can be switched off. Nothing of the product is changed: an overlay puts a sandbox
-// kernel with the switch where the ordinary one is embedded.
+// kernel and a gateway with the switch where the ordinary ones are embedded.
 func controlSilk(t *testing.T) string {
 	t.Helper()
-	kernel := cache(t, "silk-sentry")
-	build(t, kernel, "./cmd/silk-sentry", "-modfile=bin/gvisor.mod", "-tags", "silkcontrol")
-	content, err := os.ReadFile(kernel)
-	if err != nil {
-		t.Fatal(err)
+	replace := map[string]string{}
+	for name, dir := range map[string]string{"silk-sentry": "driver/gvisor/sentrybin/files", "silk-gateway": "egress/process/files"} {
+		path := cache(t, name)
+		build(t, path, "./cmd/"+name, "-modfile=bin/gvisor.mod", "-tags", "silkcontrol")
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := sha256.Sum256(content)
+		digest := cache(t, name+".sha256")
+		if err := os.WriteFile(digest, []byte(hex.EncodeToString(sum[:])+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		embedded := filepath.Join(testenv.RepoRoot(), dir, name)
+		replace[embedded], replace[embedded+".sha256"] = path, digest
 	}
-	sum := sha256.Sum256(content)
-	digest := cache(t, "silk-sentry.sha256")
-	if err := os.WriteFile(digest, []byte(hex.EncodeToString(sum[:])+"\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	embedded := filepath.Join(testenv.RepoRoot(), "driver/gvisor/sentrybin/files/silk-sentry")
-	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {embedded: kernel, embedded + ".sha256": digest}})
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": replace})
 	if err != nil {
 		t.Fatal(err)
 	}

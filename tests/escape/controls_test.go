@@ -6,12 +6,29 @@ import (
 	"testing"
 
 	"github.com/silk-sandbox/silk/driver/rules"
+	"github.com/silk-sandbox/silk/egress"
 	"github.com/silk-sandbox/silk/internal/testenv"
+	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/selftest"
 )
 
-// rulesOff is the variable that a control build obeys.
-const rulesOff = "SILK_TEST_RULES_OFF="
+// What a control build obeys: a variable of the program, and for refusals of the way out rules of the allow-list.
+const (
+	rulesOff  = "SILK_TEST_RULES_OFF="
+	egressOff = ".off.selftest.test:1"
+)
+
+// without asks for rules to be switched off.
+func without(off ...string) func(*policy.Request) {
+	return func(req *policy.Request) {
+		req.Env = append(req.Env, rulesOff+strings.Join(off, ","))
+		for _, rule := range off {
+			if kind, ok := strings.CutPrefix(rule, selftest.Egress); ok {
+				req.Hosts = append(req.Hosts, kind+egressOff)
+			}
+		}
+	}
+}
 
 // TestControls switches off what stops each row, layer by layer. With its rule off, a row must not hold any more, and
 // what happens instead must be what the row says.
@@ -24,16 +41,14 @@ func TestControls(t *testing.T) {
 	t.Run("row", func(t *testing.T) {
 		for _, r := range rows {
 			for n, layer := range r.Behind {
-				off := strings.Join(r.Off(n), ",")
+				off := r.Off(n)
 				controls++
-				t.Run(r.ID()+" without "+off, func(t *testing.T) {
+				t.Run(r.ID()+" without "+strings.Join(off, ","), func(t *testing.T) {
 					t.Parallel()
 					mu.Lock()
 					ran++
 					mu.Unlock()
-					req := r.Request(suite.Attack, suite.Decoys.Host)
-					req.Env = append(req.Env, rulesOff+off)
-					got, err := suite.Once(t.Context(), r, req)
+					got, err := suite.Once(t.Context(), r, without(off...))
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -62,6 +77,11 @@ func TestControls(t *testing.T) {
 			t.Errorf("no row notices that rule %s is off", rule.Name)
 		}
 	}
+	for _, kind := range egress.Kinds() {
+		if !noticed[selftest.Egress+kind] {
+			t.Errorf("no row notices that refusals of kind %s are off", kind)
+		}
+	}
 }
 
 // TestNoSwitchInTheProduct asks the ordinary silk to switch rules off: one row of each rule holds all the same.
@@ -78,9 +98,7 @@ func TestNoSwitchInTheProduct(t *testing.T) {
 			tried[r.Rule] = true
 			t.Run(r.Rule, func(t *testing.T) {
 				t.Parallel()
-				req := r.Request(suite.Attack, suite.Decoys.Host)
-				req.Env = append(req.Env, rulesOff+r.Rule)
-				got, err := suite.Once(t.Context(), r, req)
+				got, err := suite.Once(t.Context(), r, without(r.Rule))
 				if err != nil {
 					t.Fatal(err)
 				}

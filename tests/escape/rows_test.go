@@ -44,7 +44,7 @@ func TestPlanted(t *testing.T) {
 			t.Run(r.ID(), func(t *testing.T) {
 				t.Parallel()
 				for range max(r.Times, 1) {
-					got, err := suite.Once(t.Context(), r, r.Request(suite.Attack, suite.Decoys.Host))
+					got, err := suite.Once(t.Context(), r, nil)
 					if err != nil {
 						t.Fatal(err)
 					}

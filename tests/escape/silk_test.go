@@ -2,6 +2,7 @@ package escape
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -74,12 +75,12 @@ func (s silk) run(ctx context.Context, req policy.Request, artifacts string) (go
 	if req.NoSpawn {
 		args = append(args, "--no-spawn")
 	}
-	l := req.Limits
+	l, net := req.Limits, cmp.Or(strings.Join(req.Hosts, ","), req.Network)
 	for _, flag := range []struct {
 		name, value string
 		said        bool
 	}{
-		{"--net", req.Network, req.Network != ""},
+		{"--net", net, net != ""},
 		{"--artifacts", artifacts, artifacts != ""},
 		{"--timeout", l.Timeout.String(), true},
 		{"--memory", profile.FormatBytes(l.MemoryBytes), l.MemoryBytes != 0},
@@ -120,6 +121,23 @@ func (s silk) run(ctx context.Context, req policy.Request, artifacts string) (go
 // variable is in the environment of every silk here, and must be in no sandbox's.
 const variable = "SILK_ESCAPE_DECOY"
 
+// own adds to the configuration what the owner of the host says of decoys.
+func (s silk) own(t *testing.T, decoys *selftest.Decoys) {
+	t.Helper()
+	addrs, targets := decoys.Owner()
+	egress, err := json.Marshal(map[string]any{"hosts": addrs, "targets": targets}) // which is YAML
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(s.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(s.config, fmt.Appendf(content, "egress: %s\n", egress), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // newSuite makes a suite that runs rows with s.
 func newSuite(t *testing.T, s silk) *selftest.Suite {
 	t.Helper()
@@ -138,6 +156,7 @@ func newSuite(t *testing.T, s silk) *selftest.Suite {
 			t.Error(err)
 		}
 	})
+	s.own(t, decoys)
 	return &selftest.Suite{Run: s.run, Attack: attackProgram(t), Decoys: decoys, Dir: dir, Jobs: runtime.NumCPU()}
 }
 
