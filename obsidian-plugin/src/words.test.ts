@@ -1,6 +1,7 @@
 import type { Outcome } from "@silk-sandbox/client";
 import { expect, test } from "vitest";
-import { alarming, duration, ended, facts, hosts, size } from "./words.js";
+import { newState } from "./run.js";
+import { alarming, clock, duration, ended, facts, hosts, sentence, size } from "./words.js";
 
 const o = (fields: Partial<Outcome>): Outcome => ({ wall_ms: 41, exit_code: null, ...fields }) as Outcome;
 
@@ -18,19 +19,30 @@ test.each([
   expect(ended(o(fields))).toBe(want);
 });
 
+test("how a run stands, and for how long, apart from each other", () => {
+  const run = newState({ run: "R", state: "queued", profile: "p", accepted_at_ms: 1, client: "api", position: 2 });
+  const running = { ...run, phase: "running", startedAtMs: 1000 } as const;
+  expect([run, { ...run, step: "image lab:text" }, running, { ...running, reconnecting: true }].map((s) => [sentence(s), clock(s, 3500)])).toEqual([
+    ["Waits, place 2", ""],
+    ["Starts: image lab:text", ""],
+    ["Runs", "for 2.5 s"],
+    ["The connection is broken. Trying again…", ""],
+  ]);
+});
+
 test("ok and canceled are silent, every other end is not", () => {
   const loud = (["ok", "failed", "timeout", "oom", "violated", "denied", "canceled", "error"] as const).filter((outcome) => alarming(o({ outcome })));
   expect(loud).toEqual(["failed", "timeout", "oom", "violated", "denied", "error"]);
 });
 
 test("numbers for people", () => {
-  expect([duration(999), duration(1500), duration(61_000)]).toEqual(["999 ms", "1.5 s", "1 min 1 s"]);
+  expect([duration(999), duration(1500), duration(61_000), duration(120_400), duration(7_200_000), duration(7_265_000)]).toEqual(["999 ms", "1.5 s", "1 min 1 s", "2 min", "2 h", "2 h 1 min"]);
   expect([size(10), size(1536), size(2 ** 30)]).toEqual(["10 B", "1.5 KiB", "1 GiB"]);
 });
 
 test("a plan in words; what is strange in it is left out", () => {
   const plan = { profile: "lab:python", image: "lab:python", network: "allowlist", hosts: ["a.example:443", 7], limits: { timeout_ms: 120_000, memory_bytes: 2 ** 29 }, mounts: [{ source: "/data" }] };
-  expect(facts(plan).map((f) => `${f.name}: ${f.value}`)).toEqual(["Profile: lab:python", "Image: lab:python", "Network: the hosts below only", "Host: a.example:443", "Time: 2 min 0 s", "Memory: 512 MiB", "Reads of yours: /data"]);
+  expect(facts(plan).map((f) => `${f.name}: ${f.value}`)).toEqual(["Profile: lab:python", "Image: lab:python", "Network: the hosts below only", "Host: a.example:443", "Time: 2 min", "Memory: 512 MiB", "Reads of yours: /data"]);
   expect(hosts(plan)).toEqual(["a.example:443"]);
   for (const odd of [undefined, null, 7, "x", [], { limits: 3, hosts: {} }]) expect(facts(odd)).toEqual([]);
 });

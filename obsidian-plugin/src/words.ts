@@ -55,7 +55,9 @@ export const alarm = (outcome: string): string => (outcome === "violated" ? "Wid
 export function duration(ms: number): string {
   if (ms < 1000) return `${String(Math.round(ms))} ms`;
   if (ms < 60_000) return `${(ms / 1000).toFixed(1)} s`;
-  return `${String(Math.floor(ms / 60_000))} min ${String(Math.floor((ms % 60_000) / 1000))} s`;
+  const [unit, part, of, each] = ms < 3_600_000 ? (["min", "s", 60_000, 1000] as const) : (["h", "min", 3_600_000, 60_000] as const);
+  const rest = Math.floor((ms % of) / each);
+  return `${String(Math.floor(ms / of))} ${unit}${rest === 0 ? "" : ` ${String(rest)} ${part}`}`;
 }
 
 export function size(bytes: number): string {
