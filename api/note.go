@@ -2,7 +2,7 @@ package api
 
 // NoteRequest is a note whose blocks of code are looked for.
 type NoteRequest struct {
-	Text string `json:"text" maxLength:"4194304" doc:"The whole note"`
+	Text string `json:"text" doc:"The whole note, 4194304 bytes of UTF-8 at most"`
 }
 
 // NoteBlocks are the fenced blocks of code in a note.
@@ -37,8 +37,8 @@ type NoteResult struct {
 
 // NoteResultRequest asks for the result of a run in a note, under the block that was run.
 type NoteResultRequest struct {
-	Text        string  `json:"text" maxLength:"4194304" doc:"The whole note as it is now"`
-	Before      *string `json:"before,omitempty" maxLength:"4194304" doc:"The whole note as it was when the line was taken; it tells copies of one block apart"`
+	Text        string  `json:"text" doc:"The whole note as it is now, 4194304 bytes of UTF-8 at most"`
+	Before      *string `json:"before,omitempty" doc:"The whole note as it was when the line was taken; it tells copies of one block apart"`
 	Line        int     `json:"line" minimum:"0" doc:"Of the block's opening fence: in before, if that is given, else in text"`
 	CodeHash    string  `json:"code_hash" minLength:"64" maxLength:"64" doc:"Of the block"`
 	Run         string  `json:"run" pattern:"^[0-9A-HJKMNP-TV-Z]{26}$" doc:"A run that has ended"`
@@ -47,7 +47,7 @@ type NoteResultRequest struct {
 
 // NoteCleanRequest asks for a note without the result under one of its blocks.
 type NoteCleanRequest struct {
-	Text     string `json:"text" maxLength:"4194304" doc:"The whole note as it is now"`
+	Text     string `json:"text" doc:"The whole note as it is now, 4194304 bytes of UTF-8 at most"`
 	Line     int    `json:"line" minimum:"0" doc:"Of the block's opening fence"`
 	CodeHash string `json:"code_hash" minLength:"64" maxLength:"64" doc:"Of the block"`
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"path"
@@ -44,6 +45,9 @@ func (h *handler) notes() {
 		if !id.Can(auth.ActView) {
 			return nil, auth.ErrForbidden
 		}
+		if err := fits(in.Body.Text); err != nil {
+			return nil, err
+		}
 		n := note.Parse([]byte(in.Body.Text))
 		out := api.NoteBlocks{Blocks: make([]api.NoteBlock, len(n.Blocks)), Fault: n.Fault}
 		for i := range n.Blocks {
@@ -67,6 +71,9 @@ func (h *handler) notes() {
 		if !id.Can(auth.ActView) {
 			return nil, auth.ErrForbidden
 		}
+		if err := fits(in.Body.Text); err != nil {
+			return nil, err
+		}
 		n := note.Parse([]byte(in.Body.Text))
 		i, err := note.Locate(nil, n, in.Body.Line, in.Body.CodeHash)
 		if err != nil {
@@ -74,6 +81,14 @@ func (h *handler) notes() {
 		}
 		return &textOut{noteText(&n.Blocks[i], n.Clear(i), nil)}, nil
 	})
+}
+
+// fits refuses a note that is not looked at for its size.
+func fits(text string) error {
+	if len(text) <= note.MaxBytes {
+		return nil
+	}
+	return problem(http.StatusRequestEntityTooLarge, "note-too-large", "the note is too large", fmt.Sprintf("it has %d bytes, and a note %d at most", len(text), note.MaxBytes))
 }
 
 // noteText is the answer with the new text of a note, whose block b was changed.
@@ -119,6 +134,14 @@ func (h *handler) noteResult(ctx context.Context, id auth.Identity, in api.NoteR
 	if in.Attachments != "" {
 		if err := note.CheckFolder(in.Attachments); err != nil {
 			return api.NoteText{}, &serve.InvalidError{Faults: []serve.Fault{{Field: "body.attachments", Detail: err.Error()}}}
+		}
+	}
+	if err := fits(in.Text); err != nil {
+		return api.NoteText{}, err
+	}
+	if in.Before != nil {
+		if err := fits(*in.Before); err != nil {
+			return api.NoteText{}, err
 		}
 	}
 	r, err := h.cfg.Server.Run(ctx, id, in.Run)

@@ -102,6 +102,8 @@ func TestNotes(t *testing.T) {
 		{"the block is gone", func(a *api.NoteResultRequest) { a.Text = "# T" }, 409, "block-not-found"},
 		{"another block's code", func(a *api.NoteResultRequest) { a.Line, a.CodeHash = 6, blocks[1].CodeHash }, 409, "other-code"},
 		{"an unknown run", func(a *api.NoteResultRequest) { a.Run = someRun }, 404, "not-found"},
+		{"too large a note", func(a *api.NoteResultRequest) { a.Text += strings.Repeat("x", 4<<20) }, 413, "note-too-large"},
+		{"too large a note before", func(a *api.NoteResultRequest) { long := strings.Repeat("é", 2<<20+1); a.Before = &long }, 413, "note-too-large"},
 		{"a folder outside of the vault", func(a *api.NoteResultRequest) { a.Attachments = "../x" }, 422, "invalid"},
 		{"a copy that nothing tells apart", func(a *api.NoteResultRequest) { a.Text, a.Line = note+note, 1 }, 409, "block-not-found"},
 	} {
@@ -112,6 +114,15 @@ func TestNotes(t *testing.T) {
 				t.Errorf("problem %+v", p)
 			}
 		})
+	}
+	for _, path := range []string{"/v1/notes/blocks", "/v1/notes/clean"} {
+		body := asJSON(t, api.NoteCleanRequest{Text: strings.Repeat("x", 4<<20+1), CodeHash: blocks[0].CodeHash})
+		if path == "/v1/notes/blocks" {
+			body = asJSON(t, api.NoteRequest{Text: strings.Repeat("x", 4<<20+1)})
+		}
+		if resp, text := s.do(call{role: auth.Viewer, method: "POST", path: path, body: body}); resp.StatusCode != 413 || !strings.Contains(string(text), "it has 4194305 bytes, and a note 4194304 at most") {
+			t.Errorf("%s: %d %s", path, resp.StatusCode, text)
+		}
 	}
 	moved := ask
 	moved.Before, moved.Text = &moved.Text, "new\r\n"+note+"\r\n"+note

@@ -20,16 +20,20 @@ type fence struct {
 	prefix      string
 }
 
-// fences finds the fenced blocks of code from line body on.
-func (n *Note) fences(body int) []*fence {
+// fences finds the fenced blocks of code from line body on, if it can be done in good time.
+func (n *Note) fences(body int) (found []*fence, fault string) {
 	if body >= len(n.lines) {
-		return nil
+		return nil, ""
 	}
 	offset := n.lines[body].start
 	if body == 0 {
 		offset = len(n.bom())
 	}
 	src := linefeeds(n.text[offset:])
+	flat := shallow(src)
+	if tooDeep(flat) {
+		return nil, "its lists and quotes are too deep for so many lines"
+	}
 	watch := &fenceParser{BlockParser: parser.NewFencedCodeBlockParser(), closers: map[ast.Node]int{}}
 	blocks := parser.DefaultBlockParsers()
 	for i, p := range blocks {
@@ -37,9 +41,8 @@ func (n *Note) fences(body int) []*fence {
 			blocks[i] = util.Prioritized(watch, fencePriority)
 		}
 	}
-	parser.NewParser(parser.WithBlockParsers(blocks...)).Parse(text.NewReader(shallow(src)))
+	parser.NewParser(parser.WithBlockParsers(blocks...)).Parse(text.NewReader(flat))
 
-	var found []*fence
 	for _, o := range watch.opened {
 		if o.node.Parent() == nil {
 			continue // the parser thought better of it
@@ -57,7 +60,7 @@ func (n *Note) fences(body int) []*fence {
 		f.prefix = n.continuation(f.open, offset+o.at)
 		found = append(found, f)
 	}
-	return found
+	return found, ""
 }
 
 // fencePriority is that of the parser of fences among goldmark's own.
@@ -104,53 +107,6 @@ func linefeeds(text []byte) []byte {
 		}
 	}
 	return out
-}
-
-// shallow is text in which no line begins more than MaxDepth quotes and lists: the marks of deeper ones are letters.
-func shallow(text []byte) []byte {
-	out := text
-	for _, l := range split(text) {
-		from, to := deep(string(text[l.start:l.end]))
-		if from == to {
-			continue
-		}
-		if &out[0] == &text[0] {
-			out = bytes.Clone(text)
-		}
-		for i := l.start + from; i < l.start+to; i++ {
-			if out[i] != ' ' && out[i] != '\t' {
-				out[i] = 'x'
-			}
-		}
-	}
-	return out
-}
-
-// deep returns where the marks of quotes and lists that a line begins with are too many, and where they end.
-func deep(line string) (from, to int) {
-	if strings.Trim(line, " \t-") == "" || strings.Trim(line, " \t*") == "" {
-		return 0, 0 // a thematic break
-	}
-	marks := 0
-	for i := range len(line) {
-		switch c := line[i]; {
-		case c == ' ' || c == '\t' || '0' <= c && c <= '9':
-			continue
-		case c == '>' || c == '-' || c == '+' || c == '*' || c == '.' || c == ')':
-			if c == '>' || i+1 < len(line) && (line[i+1] == ' ' || line[i+1] == '\t') { // as a list's marker ends
-				marks++
-			}
-			if marks == MaxDepth+1 && from == 0 {
-				from = i
-			}
-			if from > 0 {
-				to = i + 1
-			}
-			continue
-		}
-		return from, to
-	}
-	return from, to
 }
 
 // fenceParser is goldmark's parser of fences, which remembers where they begin and which line closes them: its tree does not say.

@@ -2,6 +2,7 @@ package note
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -30,6 +31,9 @@ func (n *Note) frontMatter() (body int, defaults map[string]string, fault string
 	return end + 1, defaults, fault
 }
 
+// maxSection bounds what the key silk says, in bytes: each block has it.
+const maxSection = 4 << 10
+
 // silkSection is the lines of the key silk alone: what else is there is for others, who may not be as strict.
 func (n *Note) silkSection(from, to int) (section, fault string) {
 	var b strings.Builder
@@ -50,6 +54,9 @@ func (n *Note) silkSection(from, to int) (section, fault string) {
 		}
 		if in {
 			b.WriteString(line + "\n")
+			if b.Len() > maxSection {
+				return "", fmt.Sprintf("the key silk has more than %d KiB", maxSection>>10)
+			}
 		}
 	}
 	return b.String(), ""

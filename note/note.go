@@ -31,12 +31,15 @@ import (
 )
 
 const (
-	// MaxBytes bounds a note. A longer one has no blocks, and a Fault. Obsidian itself is slow with one of a tenth of this.
+	// MaxBytes bounds a note. A longer one has no blocks, and a Fault; so has one that is beyond the other limits. Obsidian itself is slow with one of a tenth of this.
 	MaxBytes = 4 << 20
 
-	// MaxDepth bounds the quotes and lists that a line begins with: what is deeper is text. The time to parse grows with the product of
+	// MaxDepth bounds the quotes and lists that a line is in: what is deeper is text. So is what begins with 64 columns of white space. The time to parse grows with the product of
 	// lines and levels, and for one line of quotes in quotes with the square of its length.
 	MaxDepth = 32
+
+	// MaxBlocks bounds the blocks of a note: each has what the front matter says.
+	MaxBlocks = 2000
 )
 
 // Note is a note that was read. It is not changed by its methods, and is safe for concurrent use.
@@ -96,7 +99,14 @@ func Parse(text []byte) *Note {
 		return n
 	}
 	body, defaults, fault := n.frontMatter()
-	fences := n.fences(body)
+	fences, tooMuch := n.fences(body)
+	if len(fences) > MaxBlocks {
+		tooMuch = fmt.Sprintf("it has more than %d blocks", MaxBlocks)
+	}
+	if tooMuch != "" {
+		n.Fault = tooMuch
+		return n
+	}
 	n.comments(body, fences)
 	end := -1 // last line of the last result, whose fences are not the user's
 	for _, f := range fences {

@@ -88,9 +88,24 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// stairs is a list in a list, n deep.
+func stairs(n int) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString(indented(i, "- a\n"))
+	}
+	return b.String()
+}
+
+// indented are lines of text n levels deep in lists.
+func indented(n int, text string) string {
+	indent := strings.Repeat("  ", n)
+	return indent + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n"+indent) + "\n"
+}
+
 // TestLimits: what would take minutes to parse is text, whatever the lines around it are.
 func TestLimits(t *testing.T) {
-	const block = "```py\nx\n```\n"
+	const block, inList = "```py\nx\n```\n", "- ```py\n  x\n  ```\n"
 	deep := strings.Repeat("> ", note.MaxDepth)
 	for _, test := range []struct {
 		name, text string
@@ -102,11 +117,21 @@ func TestLimits(t *testing.T) {
 		{"as deep as may be", deep + "```py\n" + deep + "x\n" + deep + "```\n", 1},
 		{"deeper", deep + "> ```py\n" + deep + "> x\n" + deep + "> ```\n" + block, 1},
 		{"lines across the page", block + strings.Repeat("-", 100) + "\n" + strings.Repeat("* ", 100) + "\n" + strings.Repeat(" -", 100) + "\n" + block, 2},
-		{"too long", block + strings.Repeat("a\n", note.MaxBytes/2), 0},
+		{"too long", block + strings.Repeat("a\n", note.MaxBytes/2), -1},
+		{"a list by its indentation", stairs(31) + indented(31, strings.Repeat(inList, 2)), 2},
+		{"a deeper one", stairs(32) + indented(32, strings.Repeat(inList, 2)), 1},
+		{"empty lines in a list of lists", stairs(33) + strings.Repeat("\n", 1<<20/32), -1},
+		{"not as many", block + stairs(32) + strings.Repeat("\n", 1<<20/32-100), 1},
+		{"behind the list", block + stairs(32) + "\nend\n" + strings.Repeat("\n", 1<<20), 1},
+		{"a paragraph in lists", strings.Repeat("- ", 32) + strings.Repeat("a\n", 1<<16), -1},
+		{"lines of code", block + indented(40, "- x\n") + strings.Repeat("\t\tcode(x)\n\n", 1<<17), 1},
+		{"a long list", block + strings.Repeat("- a\n  - b\n", 1<<17), 1},
+		{"blocks", strings.Repeat(block, note.MaxBlocks), note.MaxBlocks},
+		{"too many blocks", strings.Repeat(block, note.MaxBlocks+1), -1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			n := note.Parse([]byte(test.text))
-			if (n.Fault != "") != (test.blocks == 0) || len(n.Blocks) != test.blocks {
+			if (n.Fault != "") != (test.blocks < 0) || len(n.Blocks) != max(0, test.blocks) {
 				t.Errorf("fault %q, %d blocks", n.Fault, len(n.Blocks))
 			}
 		})
@@ -114,6 +139,15 @@ func TestLimits(t *testing.T) {
 	code := strings.Repeat("> - ", 100) + "x\n"
 	if n := note.Parse([]byte("```py\n" + code + "```\n")); n.Blocks[0].Code != code {
 		t.Errorf("the code is %q", n.Blocks[0].Code)
+	}
+	front := "---\nsilk: {args: " + strings.Repeat("x", 4<<10) + "}\n---\n"
+	if n := note.Parse([]byte(front + block)); n.Blocks[0].Runnable || n.Blocks[0].Reason != "front matter: the key silk has more than 4 KiB" {
+		t.Errorf("with long front matter: %q", n.Blocks[0].Reason)
+	}
+	const picture = "> ![[silk-01K00000000000000000000000/a.png]]\n"
+	n := note.Parse([]byte(block + "> [!quote]- silk-sandbox output · ok\n" + strings.Repeat(picture, 21)))
+	if got := n.Blocks[0].Result; len(got.Images) != 20 || got.EndLine != 23 {
+		t.Errorf("the result with too many pictures is %+v", got)
 	}
 }
 
@@ -222,4 +256,19 @@ func FuzzParse(f *testing.F) {
 		check(t, text, &note.Result{Run: "01M8MV0DH06CVWRW20Q0DREDWD", Outcome: "failed", ExitCode: &one, Stdout: note.Channel{Kept: output}},
 			&note.Result{Run: "01M8MV0DH06CVWRW20Q0DREDWE", Outcome: "violated", Rule: "file.accounts", Argument: string(output), Stderr: note.Channel{Kept: output}})
 	})
+}
+
+// TestClearAll takes several results away at once, as one after the other does.
+func TestClearAll(t *testing.T) {
+	const text = "```sh\na\n```\n\n> ```sh\n> b\n> ```\n> x\n\n```sh\nc\n```"
+	n := note.Parse([]byte(text))
+	for i := range n.Blocks {
+		n = note.Parse(n.Put(i, &note.Result{Outcome: "ok"}))
+	}
+	if got := string(n.Clear(0, 1, 2)); got != text {
+		t.Errorf("without all: %q", got)
+	}
+	if got, want := n.Clear(0, 2), note.Parse(n.Clear(0)).Clear(2); string(got) != string(want) || string(got) == text {
+		t.Errorf("without two: %q, want %q", got, want)
+	}
 }

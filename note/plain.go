@@ -28,6 +28,7 @@ type window struct {
 // and control codes are gone, as are characters that turn the reading direction or cannot be seen. What is not UTF-8 is U+FFFD.
 func plain(output []byte, w window) shown {
 	t := terminal{window: w}
+	t.unseen = len(output)
 	t.write(output)
 	if len(t.line) > 0 || t.over {
 		t.emit()
@@ -46,6 +47,7 @@ type terminal struct {
 	headSize, tailSize int
 	closed             bool // the head is full
 	skipped            bool
+	unseen             int // bytes at the end of the output in which no end of a string was looked for
 }
 
 // tailRead is how much of the end of output is looked at for the last lines. What is between the first ones and that is only counted:
@@ -73,7 +75,7 @@ func (t *terminal) write(p []byte) {
 		case r == '\u009b':
 			rest = t.control(rest)
 		case r == '\u0090' || r == '\u0098' || r == '\u009d' || r == '\u009e' || r == '\u009f':
-			rest = skipString(rest)
+			rest = t.skipString(rest)
 		case r == '\t':
 			t.put(r)
 		case r == '\u2028' || r == '\u2029':
@@ -104,13 +106,16 @@ func hidden(r rune) bool {
 		'\U000e0000' <= r && r <= '\U000e007f'
 }
 
+// spaces are as many as a line has columns at most.
+var spaces = []rune(strings.Repeat(" ", max(usual.columns, maxText)))
+
 func (t *terminal) put(r rune) {
 	if t.column >= t.columns {
 		t.over = true
 		return
 	}
-	for len(t.line) < t.column {
-		t.line = append(t.line, ' ')
+	if missing := t.column - len(t.line); missing > 0 {
+		t.line = append(t.line, spaces[:missing]...)
 	}
 	if t.column < len(t.line) {
 		t.line[t.column] = r
@@ -152,7 +157,7 @@ func (t *terminal) escape(p []byte) (rest []byte) {
 	case c == '[':
 		return t.control(p[1:])
 	case c == ']' || c == 'P' || c == 'X' || c == '^' || c == '_':
-		return skipString(p[1:])
+		return t.skipString(p[1:])
 	case 0x20 <= c && c <= 0x2f: // intermediate bytes, then a final one
 		for len(p) > 0 && 0x20 <= p[0] && p[0] <= 0x2f {
 			p = p[1:]
@@ -197,9 +202,11 @@ func (t *terminal) control(p []byte) (rest []byte) {
 	return p[i+1:]
 }
 
-// skipString skips what stands between OSC and the like and their end, ST or BEL. One that does not end on its line was none.
-func skipString(p []byte) (rest []byte) {
-	for i := 0; i < len(p) && i < maxSequence && p[i] != '\n'; i++ {
+// skipString skips what stands between OSC and the like and their end, ST or BEL. One that does not end on its line was none. What was
+// looked at in vain is not looked at again: there may be millions of them.
+func (t *terminal) skipString(p []byte) (rest []byte) {
+	i := max(0, len(p)-t.unseen)
+	for ; i < len(p) && i < maxSequence && p[i] != '\n'; i++ {
 		switch {
 		case p[i] == '\a':
 			return p[i+1:]
@@ -209,6 +216,7 @@ func skipString(p []byte) (rest []byte) {
 			return p[i+2:]
 		}
 	}
+	t.unseen = min(t.unseen, len(p)-i)
 	return p
 }
 

@@ -2,12 +2,36 @@ package note
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 )
+
+// TestPlainLong reads what would take minutes if it were not linear in the output.
+func TestPlainLong(t *testing.T) {
+	begin := time.Now()
+	for _, part := range []string{"\x1b]", "\x1bP", "\u0090", "\x1b[2K\x1b[Da", "\x1b[2K\x1b[1999Ga"} {
+		plain([]byte(strings.Repeat(part, 32<<20/len(part))), usual)
+	}
+	if took := time.Since(begin); took > time.Minute {
+		t.Errorf("it takes %v", took)
+	}
+	const one, other = "\x1b]0;a\x1b]1;b", "\x07c"
+	if got := plain([]byte(one+other), usual).head; !slices.Equal(got, []string{"c"}) {
+		t.Errorf("a title in a title: %q", got)
+	}
+	if got := plain([]byte("\x1b]0;a\n\x1b]1;b\x07c"), usual).head; !slices.Equal(got, []string{"0;a", "c"}) {
+		t.Errorf("a title that ends after one that does not: %q", got)
+	}
+	never := "\x1b]" + strings.Repeat("x", 5000)
+	if got := plain([]byte(never+"\x1b]0;t\x07end"), window{headLines: 1, headBytes: 1 << 20, columns: 1 << 20}).head; got[0] != never[2:]+"end" {
+		t.Errorf("a title that ends after a long one that does not: %.20q", got)
+	}
+}
 
 // TestPlain: what of output a note shows.
 func TestPlain(t *testing.T) {

@@ -43,17 +43,23 @@ func (n *Note) ended(b *Block) bool {
 	return end > 0 && (n.text[end-1] == '\n' || n.text[end-1] == '\r')
 }
 
-// Clear returns the note without the result of block i: as it was before Put.
-func (n *Note) Clear(i int) []byte {
-	b := &n.Blocks[i]
-	if b.Result == nil {
-		return n.text
+// Clear returns the note without the results of blocks, which are given in the order of the note: as it was before Put.
+func (n *Note) Clear(blocks ...int) []byte {
+	var out []byte
+	at := 0
+	for _, i := range blocks {
+		b := &n.Blocks[i]
+		if b.Result == nil {
+			continue
+		}
+		start := b.Result.start
+		if b.Result.end == len(n.text) && !n.ended(b) { // Put has ended the line before
+			start = n.lines[b.Result.Line-1].end
+		}
+		out = append(out, n.text[at:start]...)
+		at = b.Result.end
 	}
-	start := b.Result.start
-	if b.Result.end == len(n.text) && !n.ended(b) { // Put has ended the line before
-		start = n.lines[b.Result.Line-1].end
-	}
-	return slices.Concat(n.text[:start], n.text[b.Result.end:])
+	return append(out, n.text[at:]...)
 }
 
 // mustSeparate says whether what follows a result at offset end would become a part of it: a quote would, what is like our separator

@@ -371,7 +371,7 @@ func (n *Note) parts(p *Place, at, level int) int {
 		switch inner, quoted := unquote(rest, 1); {
 		case strings.HasPrefix(rest, remark):
 			at++
-		case imagePattern.MatchString(rest):
+		case len(p.Images) < maxImages && imagePattern.MatchString(rest):
 			p.Images = append(p.Images, strings.TrimSuffix(strings.TrimPrefix(rest, "![["), "]]"))
 			at++
 		case fencePattern.MatchString(rest):

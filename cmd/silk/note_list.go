@@ -103,17 +103,18 @@ func (a *app) cleanNote(f *noteFlags, file noteFile) (removed int, err error) {
 	if f.dryRun {
 		n, now, _, removed, err := withoutResults(f, file)
 		if err == nil {
-			_, err = a.out.Write(diff.Diff(file.shown, n.Text(), file.shown+" (without results)", now.Text()))
+			_, err = a.out.Write(diff.Diff(file.shown, n.Text(), file.shown+" (without results)", now))
 		}
 		return removed, err
 	}
 	var images []string
 	err = file.alone(a.ctx, func() (err error) {
-		var n, now *note.Note
+		var n *note.Note
+		var now []byte
 		if n, now, images, removed, err = withoutResults(f, file); err != nil {
 			return err
 		}
-		return file.write(n.Text(), now.Text())
+		return file.write(n.Text(), now)
 	})
 	if err != nil {
 		return 0, err
@@ -122,7 +123,7 @@ func (a *app) cleanNote(f *noteFlags, file noteFile) (removed int, err error) {
 }
 
 // withoutResults is a note as it is, and as it is without the results of the blocks that are meant, with their pictures and number.
-func withoutResults(f *noteFlags, file noteFile) (n, now *note.Note, images []string, removed int, err error) {
+func withoutResults(f *noteFlags, file noteFile) (n *note.Note, now []byte, images []string, removed int, err error) {
 	if n, err = file.read(); err != nil {
 		return nil, nil, nil, 0, err
 	}
@@ -135,13 +136,11 @@ func withoutResults(f *noteFlags, file noteFile) (n, now *note.Note, images []st
 			return nil, nil, nil, 0, err
 		}
 	}
-	now = n
 	for _, i := range list {
-		if place := now.Blocks[i].Result; place != nil {
+		if place := n.Blocks[i].Result; place != nil {
 			images = append(images, place.Images...)
-			now = note.Parse(now.Clear(i)) // blocks keep their order
 			removed++
 		}
 	}
-	return n, now, images, removed, nil
+	return n, n.Clear(list...), images, removed, nil
 }

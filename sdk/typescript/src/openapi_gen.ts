@@ -1095,7 +1095,7 @@ export interface components {
              * @description Of the block's opening fence
              */
             line: number;
-            /** @description The whole note as it is now */
+            /** @description The whole note as it is now, 4194304 bytes of UTF-8 at most */
             text: string;
         };
         NoteImage: {
@@ -1105,7 +1105,7 @@ export interface components {
             path: string;
         };
         NoteRequest: {
-            /** @description The whole note */
+            /** @description The whole note, 4194304 bytes of UTF-8 at most */
             text: string;
         };
         NoteResult: {
@@ -1133,7 +1133,7 @@ export interface components {
             line: number;
             /** @description A run that has ended */
             run: string;
-            /** @description The whole note as it is now */
+            /** @description The whole note as it is now, 4194304 bytes of UTF-8 at most */
             text: string;
         };
         NoteText: {
