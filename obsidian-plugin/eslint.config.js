@@ -47,6 +47,7 @@ export default defineConfig([
   },
   {
     files: ["src/*.ts"],
+    ignores: ["src/*.test.ts"],
     // The model knows neither the host nor the DOM.
     rules: { "no-restricted-imports": ["error", { patterns: [{ regex: "^(obsidian|electron|@codemirror|node:)", message: "only src/obsidian knows the host" }] }], "no-restricted-globals": ["error", "document", "window"] },
   },

@@ -385,10 +385,17 @@ export class Runner {
   /** Puts a result under its block. */
   async #put(run: BlockRun, p: Pick<Pending, "run" | "path" | "line" | "codeHash">, client: SilkClient, before: string | undefined): Promise<void> {
     let why = "the note is not there any more";
+    const saved = new Set<string>();
     const { attachments } = this.#host.settings();
     const render = async (text: string): Promise<NoteText | undefined> => {
       try {
-        return await client.putNoteResult({ text, line: p.line, code_hash: p.codeHash, run: p.run, ...(before === undefined ? {} : { before }), ...(attachments === "" ? {} : { attachments }) });
+        const written = await client.putNoteResult({ text, line: p.line, code_hash: p.codeHash, run: p.run, ...(before === undefined ? {} : { before }), ...(attachments === "" ? {} : { attachments }) });
+        for (const { artifact, path } of written.images) {
+          if (saved.has(path)) continue;
+          await this.#host.saveImage(path, await (await client.getArtifact(p.run, artifact)).arrayBuffer()); // before the note shows it
+          saved.add(path);
+        }
+        return written;
       } catch (err) {
         if (!(err instanceof SilkProblem) || err.status !== 409) throw err;
         why = err.message;
@@ -404,7 +411,6 @@ export class Runner {
       run.kept = `The note was edited all the time and is as you left it. With the result it is in ${where}.`;
       this.#host.notice(run.kept);
     } else {
-      for (const image of kept.written.images) await this.#host.saveImage(image.path, await (await client.getArtifact(p.run, image.artifact)).arrayBuffer());
       run.kept = "The result is in the note.";
     }
     run.changed();

@@ -1,5 +1,6 @@
+import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { decodeStored, defaults, hasButton, maxAlerts, portOf, serverConfig } from "./settings.js";
+import { decodeStored, defaults, hasButton, known, maxAlerts, portOf, serverConfig } from "./settings.js";
 
 test("nothing stored, and rubbish stored, are the defaults", () => {
   for (const v of [null, undefined, 7, "x", [], {}, { settings: [], pending: {}, alerts: "x" }, { settings: { confirm: "no", timeoutSeconds: -1, profiles: { a: 1 }, languages: [1], colours: { ok: "red;}", failed: 7 } } }]) {
@@ -23,6 +24,12 @@ test("a vault's port is its own, and always the same", () => {
 });
 test("the server listens here alone, for the app alone", () => {
   expect(serverConfig(23456, "app://obsidian.md")).toBe('serve:\n  listen: "127.0.0.1:23456"\n  origins: ["app://obsidian.md"]\n');
+});
+test("every language that silk runs has a button, and no other", () => {
+  const source = readFileSync(new URL("../../profile/language.go", import.meta.url), "utf8");
+  const fences = [...source.matchAll(/Fences: \[\]string\{([^}]*)\}/g)].flatMap((m) => (m[1] ?? "").split(",").map((w) => w.trim().replaceAll('"', "")));
+  expect(fences.length).toBeGreaterThan(20);
+  expect([...known].sort()).toEqual(fences.sort());
 });
 test("buttons", () => {
   const s = { ...defaults, languages: ["qasm"], profiles: { perl: "lab:perl" } };

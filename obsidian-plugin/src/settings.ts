@@ -121,7 +121,8 @@ function list<T>(value: unknown, decode: (item: unknown) => T | undefined): T[] 
   return Array.isArray(value) ? value.map(decode).filter((x) => x !== undefined) : [];
 }
 
-const known = "python py python3 javascript js node mjs typescript ts sh shell posix bash jq awk gawk sql sqlite sqlite3 c c++ cpp cc go golang make makefile".split(" ");
+/** Words of fences that silk has a language for. */
+export const known: readonly string[] = "python py python3 javascript js node mjs typescript ts sh shell posix bash jq awk gawk sql sqlite sqlite3 c c++ cpp cc go golang make makefile".split(" ");
 
 /** Whether a fence of that word gets a button. The server decides what can be run. */
 export const hasButton = (language: string, settings: Settings): boolean => known.includes(language) || settings.languages.includes(language) || Object.hasOwn(settings.profiles, language);

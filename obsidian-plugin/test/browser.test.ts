@@ -562,6 +562,25 @@ test("what another program writes in the moment when a result is cleared stays",
 const png =
   "iVBORw0KGgoAAAANSUhEUgAAAKAAAABAAgMAAADg5ZQ8AAAACVBMVEUICAg5/xRmZmY19/D1AAAA3UlEQVR42t2WSQ7DIAxFP1LYd0HuwxFYxJfo0XrKDimhVKl5qrKo6gXDi5E+DthI/2azMRbMCmGKZgthmrOMMN2WxgyYbmJCBuwBypgp3ps0ZtwxbV98tkp5U77HsONzWkZMYe1OI1YlpxHT1HWfWV0WR6wq7ra4x7DjNik+q5HoYrHHmuDksxaCyWdtUfRZkxF89gKzy5ThSOdLNX+kDEV8sy0cKBx6/DPx8cAH7vizzq8Zvrg4FeDkgtPV8ZmSJ+nj6wMuTbjY8fKJC3K0eSGMPxrwM6RLNi77SbsC9GFAaaZQZ8AAAAAASUVORK5CYII=";
 
+test("a note that is edited all the time is left alone, and a note beside it has the result with its pictures", async () => {
+  const text = fence(`base64 -d > curve.png <<END\n${png}\nEND`);
+  const page = await opened(text, "edit");
+  await page.evaluate(() => {
+    const { vault } = host.app;
+    vault.onProcess.add((f) => {
+      vault.write(f, `${f.text}.`);
+    });
+  });
+  await press(page, "Run this block");
+  await expect.poll(() => status(page).innerText(), { timeout: 20_000 }).toContain("The note was edited all the time");
+  expect(await file(page)).toBe(`${text}......`);
+  const [beside, ...more] = await page.evaluate(() => [...host.app.vault.files.keys()].filter((p) => p.includes("(run ")));
+  expect(more).toEqual([]);
+  const images = Object.keys(await page.evaluate(() => host.images()));
+  expect(images).toHaveLength(1);
+  expect(await page.evaluate((p) => host.file(p), beside ?? "")).toContain(`![[${images[0] ?? ""}]]`);
+});
+
 test("pictures that a run makes are in the vault and in the note, and go with their result unless something else shows them", async () => {
   const text = fence(`base64 -d > curve.png <<END\n${png}\nEND`);
   const page = await opened(text, "read");
@@ -653,7 +672,7 @@ test("the chat of Claudian gets buttons, and runs nothing by itself", async () =
 
 test("on a phone runs can be seen and not started", async () => {
   const page = await opened(fence("echo x"), "read", { mobile: true });
-  await expect(page.getByRole("button", { name: "Run this block" }).count()).resolves.toBe(0);
+  for (const name of ["Run this block", "Clear the output"]) await expect(page.getByRole("button", { name }).count()).resolves.toBe(0);
   expect(await page.evaluate(() => [...(host.plugin?.commands.keys() ?? [])])).not.toContain("run-block");
 });
 

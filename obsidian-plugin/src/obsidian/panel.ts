@@ -63,6 +63,7 @@ export class BlockPanel {
     this.#out = this.el.createDiv({ cls: "silk-out" });
     if (options.looks === true) this.#buttons.run.remove();
     if (host.viewer) for (const b of [this.#buttons.run, this.#buttons.stop]) b.remove();
+    if (host.viewer && options.looks !== true) this.#buttons.clear.remove(); // it changes the note
     this.#buttons.run.addEventListener("click", (e) => {
       e.stopPropagation();
       if (!e.isTrusted) return; // a script's click is no click: what a note or another plugin renders cannot press it
