@@ -59,7 +59,11 @@ type runAnswer struct {
 	MoreArtifacts int              `json:"more_artifacts,omitempty" jsonschema:"artifacts that are not listed here; get_record has them"`
 	Flags         map[string]int64 `json:"flags,omitempty" jsonschema:"limits that were hit without ending the run"`
 	Refused       map[string]int64 `json:"refused,omitempty" jsonschema:"calls of the program that failed because a rule refuses them, by rule"`
+	Unreached     []string         `json:"unreached,omitempty" jsonschema:"hosts that the program was kept from, and why; the first few"`
 }
+
+// maxUnreached is how many hosts that were not reached an answer names.
+const maxUnreached = 10
 
 // hints are what can be done about an outcome.
 var hints = map[string]string{
@@ -78,6 +82,11 @@ func answerOf(o api.Outcome, profile string) runAnswer {
 		Run: o.Run, State: string(api.StateEnded), Outcome: o.Kind, Reason: o.Reason, Message: line(o.Message, 2000), Hint: hints[o.Kind], ExitCode: o.ExitCode, Signal: o.Signal,
 		Rule: o.Rule, Syscall: o.Syscall, Argument: line(o.Argument, 500), Phase: o.Phase, Profile: profile, WallMs: o.WallMs,
 		Artifacts: []artifactOf{}, Flags: o.Flags, Refused: o.Refused,
+	}
+	for _, d := range o.Egress {
+		if !d.Allowed && len(a.Unreached) < maxUnreached {
+			a.Unreached = append(a.Unreached, fmt.Sprintf("%s: %s", line(d.Host, 260), line(d.Reason, 500)))
+		}
 	}
 	for i, art := range o.Artifacts {
 		if i == listed {
@@ -178,6 +187,9 @@ func (a runAnswer) text() string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.Refused)) {
 		fmt.Fprintf(&b, "refused by rule %s: %d times\n", name, a.Refused[name])
+	}
+	for _, text := range a.Unreached {
+		fmt.Fprintf(&b, "not reached: %s\n", text)
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }

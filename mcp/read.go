@@ -143,6 +143,7 @@ type profileOf struct {
 	About     string     `json:"about,omitempty"`
 	Languages []string   `json:"languages"`
 	Network   string     `json:"network"`
+	Hosts     []string   `json:"hosts,omitempty" jsonschema:"what its programs may reach"`
 	Limits    api.Limits `json:"limits" jsonschema:"what a run gets"`
 	Max       api.Limits `json:"max" jsonschema:"what a run can ask for"`
 }
@@ -158,7 +159,7 @@ func (s *Server) listProfiles(ctx context.Context, _ *sdk.CallToolRequest, _ str
 	}
 	out := profilesOut{Profiles: []profileOf{}}
 	for _, p := range list {
-		of := profileOf{Name: p.Name, About: p.About, Network: p.Network, Languages: []string{}, Limits: p.Limits, Max: filled(p.Max, p.Limits)}
+		of := profileOf{Name: p.Name, About: p.About, Network: p.Network, Hosts: p.Hosts, Languages: []string{}, Limits: p.Limits, Max: filled(p.Max, p.Limits)}
 		for _, l := range profile.Languages() {
 			if l.Profile == p.Name || l.Name == p.Language {
 				of.Languages = append(of.Languages, l.Name)

@@ -22,6 +22,7 @@ type options struct {
 	CPUs          float64           `json:"cpus,omitempty" jsonschema:"processors, at most the profile's"`
 	Processes     int               `json:"processes,omitempty" jsonschema:"processes and threads, at most the profile's"`
 	Network       string            `json:"network,omitempty" jsonschema:"deny: no sockets; loopback: inside the sandbox only. At most the profile's"`
+	Hosts         []string          `json:"hosts,omitempty" jsonschema:"host:port that the program may reach, such as api.example.org:443; only what the profile or the owner's configuration allows. In place of network"`
 	NoSpawn       bool              `json:"no_spawn,omitempty" jsonschema:"the program may start no process"`
 	Deterministic bool              `json:"deterministic,omitempty" jsonschema:"one processor, no random hash seeds"`
 }
@@ -69,7 +70,7 @@ func (o options) request(language string) api.RunRequest {
 	req := api.RunRequest{
 		Client: string(policy.ClientMCP), Profile: o.Profile, Language: language, Args: o.Args, Stdin: o.Stdin,
 		Limits:  api.Limits{TimeoutMs: o.TimeoutMs, MemoryBytes: o.MemoryBytes, CPUs: o.CPUs, Processes: o.Processes},
-		Network: o.Network, NoSpawn: o.NoSpawn, Deterministic: o.Deterministic,
+		Network: o.Network, Hosts: o.Hosts, NoSpawn: o.NoSpawn, Deterministic: o.Deterministic,
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Env)) {
 		req.Env = append(req.Env, name+"="+o.Env[name])

@@ -2,10 +2,13 @@ package mcp
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/silk-sandbox/silk/api"
 )
 
 func TestClean(t *testing.T) {
@@ -118,5 +121,20 @@ func TestCuts(t *testing.T) {
 	}
 	if got := fence("a ```` b"); got != "`````" {
 		t.Errorf("fence %q", got)
+	}
+}
+
+// TestUnreached: an agent learns why a look-up or a connection of its program came to nothing.
+func TestUnreached(t *testing.T) {
+	o := api.Outcome{Kind: "failed", Egress: []api.Destination{{Host: "a.org", Allowed: true}, {Host: "pypi.org", Reason: `no rule has the name "pypi.org"`}}}
+	for i := range 2 * maxUnreached {
+		o.Egress = append(o.Egress, api.Destination{Host: fmt.Sprint("h", i), Reason: "line\nbreak"})
+	}
+	a := answerOf(o, "lab:python")
+	if len(a.Unreached) != maxUnreached || a.Unreached[0] != `pypi.org: no rule has the name "pypi.org"` || strings.Contains(a.Unreached[1], "\n") {
+		t.Errorf("%q", a.Unreached)
+	}
+	if text := a.text(); !strings.Contains(text, "not reached: pypi.org: ") {
+		t.Error(text)
 	}
 }

@@ -71,6 +71,8 @@ func narrow(in *jsonschema.Schema) {
 			if p.Items != nil {
 				p.Items.Properties["path"].MinLength, p.Items.Properties["path"].MaxLength = jsonschema.Ptr(1), jsonschema.Ptr(4096)
 			}
+		case "hosts":
+			p.MaxItems = jsonschema.Ptr(100)
 		case "network":
 			p.Enum = []any{"deny", "loopback"}
 		case "channel":

@@ -90,7 +90,7 @@ func TestOnlyNarrower(t *testing.T) {
 		if got := record.Record.Policy.TimeoutMs; got != 1000 {
 			s.T.Errorf("the record has a limit of %d ms", got)
 		}
-		for name, value := range map[string]any{"memory_bytes": 64 << 30, "timeout_ms": 7_200_000, "cpus": 100, "processes": 5000, "network": "loopback"} {
+		for name, value := range map[string]any{"memory_bytes": 64 << 30, "timeout_ms": 7_200_000, "cpus": 100, "processes": 5000, "network": "loopback", "hosts": []string{"a.example:443"}} {
 			r := s.call("run_files", fake("print:ran").with(name, value))
 			got := structured[ran](s, r)
 			if !r.IsError || got.Outcome != "denied" || got.Rule == "" || got.Message == "" || !strings.Contains(got.Message, servetest.Profile) || got.Stdout.Bytes != 0 || got.Run == "" {
