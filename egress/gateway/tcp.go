@@ -104,7 +104,7 @@ func (g *gateway) plain(ctx context.Context, r *tcp.ForwarderRequest, target egr
 }
 
 // accept answers the sandbox.
-func accept(r *tcp.ForwarderRequest) (*gonet.TCPConn, error) {
+func accept(r *tcp.ForwarderRequest) (*guestConn, error) {
 	var queue waiter.Queue
 	endpoint, err := r.CreateEndpoint(&queue)
 	if err != nil {
@@ -113,7 +113,7 @@ func accept(r *tcp.ForwarderRequest) (*gonet.TCPConn, error) {
 	}
 	r.Complete(false)
 	endpoint.SocketOptions().SetKeepAlive(true)
-	return gonet.NewTCPConn(&queue, endpoint), nil
+	return &guestConn{gonet.NewTCPConn(&queue, endpoint), endpoint}, nil
 }
 
 // sniff reads until it is known what the client speaks.
@@ -168,7 +168,8 @@ func (g *gateway) join(ctx context.Context, guest, host net.Conn, d Decision) {
 	go func() { back <- g.pass(guest, host, &d.Taken, &last) }()
 	err := g.pass(host, guest, &d.Sent, &last)
 	if err != nil {
-		_, _ = guest.Close(), host.Close() // the other way ends, too
+		cut(guest) // the other way ends, too
+		cut(host)
 	}
 	err = errors.Join(err, <-back)
 	_, _ = guest.Close(), host.Close()
@@ -186,11 +187,11 @@ func (g *gateway) pass(to, from net.Conn, n *int64, last *atomic.Int64) error {
 		if got > 0 {
 			last.Store(time.Now().UnixNano())
 			if err := g.quota.take(got); err != nil {
-				_ = to.Close()
+				cut(to)
 				return err
 			}
 			if _, err := to.Write(buf[:got]); err != nil {
-				_ = from.Close() // nobody wants the rest
+				cut(from) // nobody wants the rest
 				return err
 			}
 			*n += int64(got)
@@ -204,7 +205,7 @@ func (g *gateway) pass(to, from net.Conn, n *int64, last *atomic.Int64) error {
 			}
 			return to.Close()
 		default:
-			_ = to.Close()
+			cut(to)
 			return err
 		}
 	}

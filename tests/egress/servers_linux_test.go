@@ -7,6 +7,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -20,8 +21,10 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -123,7 +126,7 @@ func (w *world) serve() error {
 		port  string
 		serve func(net.Listener)
 	}{
-		{":80", w.web}, {":8080", w.web}, {":443", w.webTLS}, {":8443", w.webTLS}, {":7", w.echo}, {":22", w.speaksFirst}, {":3128", w.proxy}, {":9", w.resets},
+		{":80", w.web}, {":8080", w.web}, {":443", w.webTLS}, {":8443", w.webTLS}, {":7", w.echo}, {":22", w.speaksFirst}, {":3128", w.proxy}, {":9", w.resets}, {":101", w.sum}, {":102", w.source},
 	} {
 		l, err := lc.Listen(ctx, "tcp", s.port)
 		if err != nil {
@@ -252,12 +255,56 @@ func (w *world) speaksFirst(l net.Listener) {
 	})
 }
 
-// resets breaks off after the first bytes.
+// sum hears all there is, and says then what it was: the client has closed its half.
+func (w *world) sum(l net.Listener) {
+	accept(l, func(c net.Conn) {
+		h := sha256.New()
+		n, err := io.Copy(h, c)
+		fmt.Fprintf(c, "%d %x %v", n, h.Sum(nil), err)
+	})
+}
+
+// source is asked for a number of bytes, says them and closes its half; then it hears what there is.
+func (w *world) source(l net.Listener) {
+	accept(l, func(c net.Conn) {
+		r := bufio.NewReader(c)
+		line, _ := r.ReadString('\n')
+		n, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
+		if err != nil {
+			return
+		}
+		if _, err := io.Copy(c, io.LimitReader(&numbers{}, n)); err != nil {
+			return
+		}
+		_ = c.(*net.TCPConn).CloseWrite()
+		rest, _ := io.ReadAll(r)
+		w.heard("source", c.LocalAddr(), rest)
+	})
+}
+
+// numbers is what source says, from its first byte on.
+type numbers struct{ at int }
+
+func (n *numbers) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = byte((n.at + i) * 7)
+	}
+	n.at += len(b)
+	return len(b), nil
+}
+
+// resets answers in part, and breaks off when it hears more. If the client breaks off, it notes that.
 func (w *world) resets(l net.Listener) {
 	accept(l, func(c net.Conn) {
 		b := make([]byte, 1024)
 		n, _ := c.Read(b)
 		w.heard("resets", c.LocalAddr(), b[:n])
+		if _, err := io.WriteString(c, "part"); err != nil {
+			return
+		}
+		if _, err := c.Read(b); errors.Is(err, syscall.ECONNRESET) {
+			w.note("resets", string(b[:n])+" the client broke off")
+		}
 		_ = c.(*net.TCPConn).SetLinger(0)
 	})
 }

@@ -26,9 +26,16 @@ const inside = "SILK_TEST_EGRESS_INSIDE"
 // init keeps the first thread, whose namespaces are those of the process for others, from being the one that makes another.
 func init() { runtime.LockOSThread() }
 
-// TestMain starts the tests again in a network and a mount namespace of their own.
+// TestMain starts the tests again in a network, a mount and a PID namespace of their own: each process that is seen in there is theirs.
 func TestMain(m *testing.M) {
-	if os.Getenv(inside) == "" && testenv.Probe(testenv.Root) == nil {
+	switch {
+	case os.Getenv(inside) != "":
+		err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+		if err := errors.Join(err, unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")); err != nil {
+			fmt.Fprintln(os.Stderr, "keep mounts to ourselves:", err)
+			os.Exit(1)
+		}
+	case testenv.Probe(testenv.Root) == nil:
 		os.Exit(enter())
 	}
 	status := m.Run()
@@ -42,7 +49,7 @@ func enter() int {
 	cmd := exec.CommandContext(context.Background(), "/proc/self/exe", os.Args[1:]...)
 	cmd.Env = append(os.Environ(), inside+"=1")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL} // of this thread, see init
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL} // of this thread, see init
 	cmd.WaitDelay = time.Second
 	err := cmd.Run()
 	var exit *exec.ExitError
@@ -137,9 +144,6 @@ func (w *world) settle() error {
 
 // atHome sets up the namespaces that silk runs in.
 func (w *world) atHome() error {
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("keep mounts to ourselves: %w", err)
-	}
 	for name, content := range map[string]string{
 		"/etc/resolv.conf": "nameserver " + resolverAddr + "\noptions timeout:2 attempts:1\n",
 		"/etc/hosts":       "127.0.0.1 localhost\n",
