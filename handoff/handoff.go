@@ -87,19 +87,30 @@ var sinkName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,39}$`)
 // Check says what is wrong with s as it stands, without opening anything.
 func (s Sink) Check() error {
 	var faults []error
-	if !sinkName.MatchString(s.Name) {
-		faults = append(faults, fmt.Errorf("the name %q of a sink is not 1 to 40 of a-z, 0-9, - and _", s.Name))
+	switch {
+	case s.Name == "":
+		faults = append(faults, errors.New("a sink has no name; give it one of 1 to 40 of a-z, 0-9, - and _"))
+	case !sinkName.MatchString(s.Name):
+		faults = append(faults, fmt.Errorf("the name %.100q of a sink is not 1 to 40 of a-z, 0-9, - and _", s.Name))
 	}
-	for _, r := range s.Receivers {
+	if s.Receivers != nil && len(s.Receivers) == 0 {
+		faults = append(faults, fmt.Errorf("receivers of sink %q is empty; leave it out for all of them", s.Name))
+	}
+	for i, r := range s.Receivers {
 		if !slices.Contains(Receivers, r) {
-			faults = append(faults, unknownReceiver(r))
+			faults = append(faults, fmt.Errorf("receivers of sink %q: %w", s.Name, unknownReceiver(r)))
+		}
+		if slices.Contains(s.Receivers[:i], r) {
+			faults = append(faults, fmt.Errorf("receivers of sink %q has %s twice", s.Name, r))
 		}
 	}
 	switch {
-	case (s.Vault == "") == (s.URL == ""):
-		faults = append(faults, fmt.Errorf("sink %q is one of vault and webhook", s.Name))
+	case s.Vault == "" && s.URL == "":
+		faults = append(faults, fmt.Errorf("sink %q says nowhere to go; give it vault or webhook", s.Name))
+	case s.Vault != "" && s.URL != "":
+		faults = append(faults, fmt.Errorf("sink %q has vault and webhook; make two sinks of them", s.Name))
 	case s.Vault != "" && (!filepath.IsAbs(s.Vault) || filepath.Clean(s.Vault) != s.Vault):
-		faults = append(faults, fmt.Errorf("the vault %q of a sink is not a plain absolute path", s.Vault))
+		faults = append(faults, fmt.Errorf("the vault %q of sink %q is not a plain absolute path", s.Vault, s.Name))
 	case s.URL != "":
 		faults = append(faults, s.hook().Check())
 	}
@@ -107,7 +118,7 @@ func (s Sink) Check() error {
 }
 
 func unknownReceiver(name string) error {
-	return fmt.Errorf("there is no receiver %q; there are %s", name, strings.Join(Receivers, " and "))
+	return fmt.Errorf("there is no receiver %.100q; there are %s", name, strings.Join(Receivers, " and "))
 }
 
 // Config is what an [Outbox] is made of. Its zero value routes as [DefaultRoutes] and delivers nothing.
@@ -160,7 +171,7 @@ func New(cfg Config) (*Outbox, error) {
 	names := map[string]bool{}
 	for _, s := range cfg.Sinks {
 		if names[s.Name] {
-			faults = append(faults, fmt.Errorf("two sinks have the name %q", s.Name))
+			faults = append(faults, fmt.Errorf("two sinks have the name %q; give one of them another", s.Name))
 		}
 		names[s.Name] = true
 		made, err := newSink(s)

@@ -51,8 +51,10 @@ func readWebhook(d *strictyaml.Decoder, n strictyaml.Node) (w alert.Webhook) {
 		"secret_file": func(v strictyaml.Node) { w.SecretFile = absolute(d, v, "webhook: secret_file") },
 		"timeout":     func(v strictyaml.Node) { w.Timeout = readDuration(d, v, "webhook: timeout") },
 	})
-	if err := w.Check(); err != nil {
-		d.Fail(n, "%v", err)
+	if d.Err() == nil { // what is wrong has been said
+		if err := w.Check(); err != nil {
+			d.Fail(n, "%v", err)
+		}
 	}
 	return w
 }

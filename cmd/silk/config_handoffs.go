@@ -62,7 +62,7 @@ func readSinks(d *strictyaml.Decoder, n strictyaml.Node) (sinks []handoff.Sink) 
 		var s handoff.Sink
 		d.Fields(item, "an entry of sinks", map[string]func(strictyaml.Node){
 			"name":      func(v strictyaml.Node) { s.Name = d.Text(v, "sinks: name") },
-			"receivers": func(v strictyaml.Node) { s.Receivers = d.Texts(v, "sinks: receivers") },
+			"receivers": func(v strictyaml.Node) { s.Receivers = append([]string{}, d.Texts(v, "sinks: receivers")...) },
 			"vault":     func(v strictyaml.Node) { s.Vault = absolute(d, v, "sinks: vault") },
 			"webhook": func(v strictyaml.Node) {
 				w := readWebhook(d, v)
@@ -70,7 +70,7 @@ func readSinks(d *strictyaml.Decoder, n strictyaml.Node) (sinks []handoff.Sink) 
 			},
 		})
 		if slices.ContainsFunc(sinks, func(other handoff.Sink) bool { return other.Name == s.Name }) {
-			d.Fail(item, "two entries of sinks have the name %q", s.Name)
+			d.Fail(item, "two entries of sinks have the name %q; give one of them another", s.Name)
 		}
 		if d.Err() == nil { // what is wrong has been said
 			if err := s.Check(); err != nil {

@@ -164,12 +164,12 @@ const defaultAttachments = "attachments"
 
 // attachments is the folder of a vault for pictures: what the user says, the configuration, Obsidian's own setting.
 func (f noteFile) attachments(named, configured string) (string, error) {
-	for _, folder := range []string{named, configured} {
-		if folder != "" {
-			if err := note.CheckFolder(folder); err != nil {
-				return "", usagef("%v", err)
+	for _, from := range []struct{ folder, what string }{{named, "--attachments"}, {configured, "notes: attachments: in the configuration"}} {
+		if from.folder != "" {
+			if err := note.CheckFolder(from.folder); err != nil {
+				return "", usagef("%s: %v", from.what, err)
 			}
-			return folder, nil
+			return from.folder, nil
 		}
 	}
 	var settings struct {

@@ -53,18 +53,20 @@ const (
 func (w Config) Check() error {
 	u, err := url.Parse(w.URL)
 	switch {
+	case w.URL == "":
+		return errors.New("webhook: no url; give the https address that messages go to")
 	case err != nil:
-		return fmt.Errorf("webhook: %w", withoutURL(err))
+		return fmt.Errorf("webhook: the url cannot be read: %w", withoutURL(err))
 	case u.User != nil:
-		return errors.New("webhook: the URL has a user or password; the signature says who sent it")
+		return errors.New("webhook: the url has a user or password; leave them out, the signature says who sent it")
 	case u.Host == "" || u.Hostname() == "" || u.Fragment != "":
-		return fmt.Errorf("webhook: %s is not the URL of a server", u.Redacted())
+		return fmt.Errorf("webhook: the url %.200q is not that of a server, such as https://example.org/silk", u.Redacted())
 	case u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())):
-		return fmt.Errorf("webhook: %s://%s is not https, nor http to a loopback address", u.Scheme, u.Host)
+		return fmt.Errorf("webhook: the url %s://%s is not https, nor http to a loopback address", u.Scheme, u.Host)
 	case w.SecretFile == "":
-		return fmt.Errorf("webhook %s: no secret_file: whoever receives a message must be able to tell that it is one of ours", u.Host)
+		return fmt.Errorf("webhook %s: no secret_file; name a file with 16 bytes or more, by which the receiver can tell that a message is one of ours", u.Host)
 	case w.Timeout < 0 || w.Timeout > MaxTimeout:
-		return fmt.Errorf("webhook %s: a timeout of %v is not between 0 and %v", u.Host, w.Timeout, MaxTimeout)
+		return fmt.Errorf("webhook %s: timeout is %v; it is between 0 and %v", u.Host, w.Timeout, MaxTimeout)
 	}
 	return nil
 }
