@@ -3,6 +3,20 @@
 // Whatever a packet says, what happens is decided by an [egress.Table] before anything is dialled: connections are ended here, by gVisor's
 // tcpip, and made anew on the host's side by an ordinary dial. No packet of a sandbox reaches the host's network, and none of that
 // network's a sandbox. One process can serve many sandboxes; if it dies, they have no network.
+//
+// # Confinement
+//
+// The process has the host's network and what secrets it was given, and reads what strangers write. [Confine] takes the rest away, in layers that
+// hold one without the other (TestIntruder):
+//
+//   - its own user on the host, where silk is root (package egress/process); an ordinary user's gateway is that user's process;
+//   - no new privileges, no capabilities, not dumpable: other processes of that user may not trace it or read its memory;
+//   - Landlock: below the folders of the resolver's files and of the host's certificates it may read, and has nothing else of the file system; no TCP
+//     port of its own, no signal to others, none of their abstract sockets. Where the kernel has none, the next layer is alone;
+//   - a filter of system calls: files are opened to be read, sockets are of IP and connect, memory is not executed. No bind, no listen, no UNIX
+//     sockets, no program, no other process. What is unknown is not permitted, what only an intruder calls ends the process;
+//   - limits: no core dump, no file written, memory (1 GiB that the collector holds to, 4 GiB that the kernel does), descriptors;
+//   - no environment, and no descriptor but the engine's socket, standard error and the sandboxes' links.
 package gateway
 
 import (

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strconv"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -22,11 +23,34 @@ const controlFD = 3
 
 // Main is the gateway process. It serves a sandbox for each order, until whoever gives them is gone. It returns the exit status.
 func Main() int {
+	if err := errors.Join(closeInherited(), Confine()); err != nil {
+		fmt.Fprintln(os.Stderr, "silk-gateway: confine:", err)
+		return 1
+	}
 	if err := Control(context.Background(), controlFD); err != nil {
 		fmt.Fprintln(os.Stderr, "silk-gateway:", err)
 		return 1
 	}
 	return 0
+}
+
+// closeInherited closes what whoever has started this process had open, but for what is the gateway's: the executable, and what silk itself
+// was given. Go opens nothing without close-on-exec, so that is what tells them apart.
+func closeInherited() error {
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return fmt.Errorf("list descriptors: %w", err)
+	}
+	for _, entry := range open {
+		fd, err := strconv.Atoi(entry.Name())
+		if err != nil || fd <= controlFD {
+			continue
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			_ = unix.Close(fd)
+		}
+	}
+	return nil
 }
 
 // Control obeys orders from a socket until its other end is closed; then every sandbox's network ends.
@@ -92,6 +116,9 @@ func rootsOf(o egress.Order) *x509.CertPool {
 	return pool
 }
 
+// resolver is Go's own: another one would do in this process what its filter does not know.
+var resolver = &net.Resolver{PreferGo: true}
+
 func configOf(o egress.Order) (cfg egress.Config, err error) {
 	cfg = egress.Config{Open: o.Open, Owner: egress.Owner{Hosts: o.Hosts}}
 	for _, list := range []struct {
@@ -107,16 +134,10 @@ func configOf(o egress.Order) (cfg egress.Config, err error) {
 		}
 	}
 	cfg.Resolve = func(ctx context.Context, name string) ([]netip.Addr, error) {
-		return net.DefaultResolver.LookupNetIP(ctx, "ip", name+".") // the name, not one of the host's own domain
+		return resolver.LookupNetIP(ctx, "ip", name+".") // the name, not one of the host's own domain
 	}
-	own, err := net.InterfaceAddrs()
-	if err != nil {
+	if cfg.Own, err = ownAddresses(); err != nil {
 		return cfg, fmt.Errorf("list the host's addresses: %w", err)
-	}
-	for _, a := range own {
-		if p, err := netip.ParsePrefix(a.String()); err == nil {
-			cfg.Own = append(cfg.Own, p.Addr().Unmap())
-		}
 	}
 	return cfg, nil
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -217,7 +218,26 @@ func (g *gateway) refused(d Decision, err error) {
 	if r, ok := errors.AsType[*egress.Refusal](err); ok {
 		d.Rule = r.Rule
 	}
-	g.reports.refused(d)
+	g.reports.refused(clipped(d))
+}
+
+// clipped bounds the words of the sandbox's choice in a decision: a Host header may have 64 KiB.
+func clipped(d Decision) Decision {
+	d.Host, d.Reason = clip(d.Host, maxHost), clip(d.Reason, maxReason)
+	return d
+}
+
+// Bounds of what a decision says.
+const (
+	maxHost   = 255 // of a name, RFC 1035 section 2.3.4
+	maxReason = 1 << 10
+)
+
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "..."
 }
 
 // failed tells of a connection that did not come about: the address was refused, or the host's network did not get there.
@@ -238,7 +258,7 @@ func (g *gateway) ended(d Decision, err error) {
 	if err != nil && d.Sent+d.Taken == 0 || errors.Is(err, errQuota) {
 		d.Reason = err.Error()
 	}
-	g.cfg.Decided(d)
+	g.cfg.Decided(clipped(d))
 }
 
 // spoken is a connection of which something was read already.

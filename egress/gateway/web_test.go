@@ -298,3 +298,14 @@ func TestSandboxLearnsNothingOfTheHost(t *testing.T) {
 		})
 	}
 }
+
+// TestDecisionsAreShort: what a sandbox says ends up in reports, records and the audit trail.
+func TestDecisionsAreShort(t *testing.T) {
+	var h heard
+	s, c, _ := visitHTTP(t, &h, Config{})
+	fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: %s\r\n\r\n", strings.Repeat("x", 60<<10))
+	_, _ = io.Copy(io.Discard, c)
+	if d := s.decided(1)[0]; len(d.Reason) > 1100 || d.Rule != egress.RefusedName || !strings.HasSuffix(d.Reason, "xxx...") {
+		t.Errorf("%d bytes: %.100s", len(d.Reason), d.Reason)
+	}
+}

@@ -1,12 +1,14 @@
 package process
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -28,7 +30,7 @@ var build = sync.OnceValues(func() (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	build := exec.CommandContext(ctx, "go", "build", "-o", exe, "github.com/silk-sandbox/silk/cmd/silk-gateway")
-	build.Env, build.WaitDelay = os.Environ(), time.Second
+	build.Env, build.WaitDelay = append(os.Environ(), "CGO_ENABLED=0"), time.Second
 	out, err := build.CombinedOutput()
 	if err != nil {
 		return "", &os.PathError{Op: string(out), Path: exe, Err: err}
@@ -172,6 +174,41 @@ func TestDeath(t *testing.T) {
 	}
 	_ = w.Link.Close()
 	if err := w.Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestConfined looks at the process itself: package gateway's TestIntruder shows what that is good for.
+func TestConfined(t *testing.T) {
+	g := newGateway(t)
+	w := open(t, g, "a", func(egress.Decision) {})
+	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(g.running.cmd.Process.Pid), "status"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"NoNewPrivs:\t1\n", "Seccomp:\t2\n", "CapEff:\t0000000000000000\n"}
+	if os.Getuid() == 0 {
+		want = append(want, "Groups:\t \n")
+		if uid := strings.Fields(string(status[bytes.Index(status, []byte("Uid:")):]))[1]; uid == "0" {
+			t.Error("it is root")
+		}
+	}
+	for _, line := range want {
+		if !strings.Contains(string(status), line) {
+			t.Errorf("its status has not %q:\n%s", line, status)
+		}
+	}
+	fds, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(g.running.cmd.Process.Pid), "fd"))
+	if err != nil && os.Getuid() == 0 {
+		t.Fatal(err)
+	}
+	for _, fd := range fds {
+		to, _ := os.Readlink(filepath.Join("/proc", strconv.Itoa(g.running.cmd.Process.Pid), "fd", fd.Name()))
+		if n, _ := strconv.Atoi(fd.Name()); n > 2 && strings.HasPrefix(to, "/") && !strings.HasPrefix(to, "/sys/fs/cgroup/") { // Go's runtime reads its share of processors
+			t.Errorf("it has %s open", to)
+		}
+	}
+	if err := errors.Join(w.Link.Close(), w.Wait(t.Context())); err != nil {
 		t.Error(err)
 	}
 }

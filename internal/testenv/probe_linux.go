@@ -31,6 +31,8 @@ func probeNow(need Need) error {
 		return probeKVM()
 	case BPF:
 		return probeBPF()
+	case Landlock:
+		return probeLandlock()
 	case CgroupV1:
 		return probeCgroupV1()
 	case CgroupV2:
@@ -227,6 +229,17 @@ func hasWord(list, word string) bool {
 func probePostgres(address string) error {
 	if address == "" {
 		return fmt.Errorf("no server: run the tests under tools/postgres, which starts one if PostgreSQL is installed, or set %s", EnvPostgres)
+	}
+	return nil
+}
+
+func probeLandlock() error {
+	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	if errno != 0 {
+		return fmt.Errorf("ask for Landlock: %w", errno)
+	}
+	if version < 6 {
+		return fmt.Errorf("the kernel's Landlock has version %d", version)
 	}
 	return nil
 }

@@ -7,7 +7,7 @@
 //	SILK_TEST_REQUIRE=all           go test ./...
 //
 // where "all" means every need that a package or a make target can supply (bwrap, runc, iproute2, apt, clang, strace, postgres, sentry, images), and the
-// others (root, userns, kvm, bpf, cgroupv1, cgroupv2), which depend on the host, must be named.
+// others (root, userns, kvm, bpf, landlock, cgroupv1, cgroupv2), which depend on the host, must be named.
 //
 // [NoLeaks] compares goroutines, descriptors, processes, mounts, cgroups, network namespaces and temporary directories
 // before and after a test. The package reads the environment, which nothing outside cmd and tests may do.
@@ -32,6 +32,7 @@ const (
 	BPF      Need = "bpf"      // the host's kernel lets programs be attached to its tracepoints, as watch/bpf does
 	CgroupV1 Need = "cgroupv1" // memory and pids hierarchies of cgroup v1 in which directories can be made
 	CgroupV2 Need = "cgroupv2" // a cgroup2 mount with the memory and pids controllers in which directories can be made
+	Landlock Need = "landlock" // version 6 of it, of Linux 6.12
 	Bwrap    Need = "bwrap"    // bubblewrap runs a program
 	Runc     Need = "runc"     // runc is installed
 	Iproute  Need = "iproute2" // ip(8), which makes links between network namespaces
