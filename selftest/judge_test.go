@@ -1,6 +1,7 @@
 package selftest
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -21,6 +22,8 @@ func TestJudge(t *testing.T) {
 	)
 	violated := Result{Outcome: "violated", Rule: rules.FileAccounts, Output: said("reached")}
 	refused := Result{Outcome: "ok", Refused: map[string]int64{"system.chroot": 1}, Output: said("reached", "errno EPERM")}
+	out := Row{Class: "c", Name: "n", Rule: Egress + "name", Hosts: []string{"h:1"}, Attack: do("ask"), Want: Want{Errno: "ECONNREFUSED"}, Behind: happens}
+	kept := Result{Outcome: "ok", Refused: map[string]int64{Egress + "name": 1}, Output: said("reached", "errno ECONNREFUSED")}
 	with := func(r Result, change func(*Result)) Result { change(&r); return r }
 	for _, test := range []struct {
 		name    string
@@ -59,6 +62,10 @@ func TestJudge(t *testing.T) {
 		{"output that was changed", plain(Want{Text: "\x1b[2J"}), Result{Outcome: "ok", Output: said("reached", "[2J")}, Hole, "not what it wrote"},
 		{"escape codes in the outcome", kill, with(violated, func(r *Result) { r.Argument = "/etc/\x1b[2J" }), Hole, "control characters"},
 		{"a service of the host that was reached", kill, with(violated, func(r *Result) { r.Problems = []string{"a service was reached"} }), Hole, "a service"},
+		{"a way out that was refused", out, kept, Holds, ""},
+		{"a way out that another rule refused", out, with(kept, func(r *Result) { r.Refused = map[string]int64{Egress + "port": 1} }), Hole, "refused nothing"},
+		{"a way out that led to a decoy", out, with(kept, func(r *Result) { r.Reached = true }), Hole, "was reached"},
+		{"a way out whose refusal the program did not see", out, with(kept, func(r *Result) { r.Output = said("reached") }), Hole, "ECONNREFUSED"},
 		{"an effect in the middle of a line is none", kill, with(violated, func(r *Result) { r.Output = said("reached", "x EFFECT: no") }), Holds, ""},
 		{"a very long line before the effect", deny, with(refused, func(r *Result) { r.Output = said("reached", strings.Repeat("x", 1<<20), "EFFECT: late") }), Hole, "late"},
 	} {
@@ -98,12 +105,30 @@ func TestJudgeWithout(t *testing.T) {
 			}
 		})
 	}
+	out := Row{Class: "c", Name: "n", Rule: Egress + "port", Hosts: []string{"h:1"}, Attack: do("ask"), Behind: thenRule(Egress+"address", Layer{Effect: true})}
+	for n, want := range []Verdict{Hole, Holds} { // the first layer is another rule
+		if got, problems := out.JudgeWithout(n, Result{Outcome: "ok", Reached: true, Output: said("reached", "EFFECT: an answer")}); got != want {
+			t.Errorf("a decoy that was reached behind %d layers: %s, %q", n, got, problems)
+		}
+	}
+	if got, problems := out.JudgeWithout(1, Result{Outcome: "ok", Output: said("reached", "EFFECT: an answer")}); got != Hole {
+		t.Errorf("an answer that is no decoy's: %s, %q", got, problems)
+	}
 	if got := strings.Join(r.Off(1), ","); got != "file.accounts,file.unlisted" {
 		t.Errorf("the second layer is seen without %s", got)
 	}
 	unstartedRow := Row{Class: "c", Name: "n", Rule: rules.FileWorkspace, Attack: do("keep"), Behind: behind(Layer{Want: unstarted, Why: programGone})}
 	if got, problems := unstartedRow.JudgeWithout(0, Result{Outcome: "failed", ExitCode: status(126)}); got != Holds {
 		t.Errorf("a program that is not started: %s, %q", got, problems)
+	}
+}
+
+// TestCountEgress: refusals are counted by rule, and what was allowed is not.
+func TestCountEgress(t *testing.T) {
+	r := Result{Refused: map[string]int64{"system.chroot": 1}, Egress: []Destination{{Rule: "name", Count: 2}, {Allowed: true, Rule: "bytes", Count: 1}, {Rule: "name", Count: 1}, {Rule: "udp", Count: 1}}}
+	r.countEgress()
+	if want := map[string]int64{"system.chroot": 1, Egress + "name": 3, Egress + "udp": 1}; !maps.Equal(r.Refused, want) {
+		t.Errorf("%v, want %v", r.Refused, want)
 	}
 }
 
@@ -121,6 +146,8 @@ func TestFaults(t *testing.T) {
 		"nothing wanted":                   func(r *Row) { r.Rule, r.Behind = "", nil },
 		"layers without a rule":            func(r *Row) { r.Rule, r.Want = "", Want{Errno: "EPERM"} },
 		"an effect that its rule stops":    func(r *Row) { r.Want.Effect = true },
+		"a misspelt refusal":               func(r *Row) { r.Rule = Egress + "nmae" },
+		"a decoy without a way out":        func(r *Row) { r.Serves = true },
 		"a misspelt rule behind":           func(r *Row) { r.Behind = thenRule("file.unlistd") },
 		"a layer behind one of the kernel": func(r *Row) { r.Behind = behind(kernel("EPERM", noCapability), Layer{Effect: true}) },
 		"a layer without a reason":         func(r *Row) { r.Behind = behind(Layer{Errno: "EPERM"}) },

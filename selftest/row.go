@@ -32,6 +32,7 @@ type Row struct {
 	Limits   profile.Limits // zero fields: the profile's
 	Artifact bool           // artifacts are copied out, and looked at
 	Times    int            // runs, one after the other; 0: one
+	Idle     bool           // it takes long, and most of that it waits
 
 	// Want is what must come of a row without a rule. With one it follows from the rule's action: a violation of it, its
 	// errno and a count of it, or the effect.
@@ -194,6 +195,8 @@ func (r Row) fault() string {
 		return "it has layers behind a rule that it has not"
 	case r.Rule == "" && r.Want == (Want{}):
 		return "it wants nothing"
+	case len(r.Hosts) == 0 && (r.Serves || r.Inner || strings.HasPrefix(r.Rule, Egress)):
+		return "it has no way out"
 	case r.Rule != "" && rule.Action != rules.Allow && r.Want.Effect:
 		return "it wants an effect that its rule prevents"
 	}

@@ -68,6 +68,23 @@ func TestEveryRefusalHasRows(t *testing.T) {
 	}
 }
 
+// TestNobodyIsAsked: all names that rows may reach lead where the suite says, so that no row asks a resolver.
+func TestNobodyIsAsked(t *testing.T) {
+	h := Host{Open: "1", Closed: "2"}
+	for _, r := range All() {
+		for _, host := range r.Hosts {
+			rule, err := egress.ParseRule(h.fill(host))
+			if err != nil {
+				t.Errorf("%s: %v", r.ID(), err)
+				continue
+			}
+			if _, ok := leads[rule.Name]; !ok && !rule.Prefix.IsValid() && (!rule.Below || rule.Name != "selftest.test") {
+				t.Errorf("%s: %s leads nowhere", r.ID(), host)
+			}
+		}
+	}
+}
+
 // TestWantsFollowFromRules: what must come of an attack is what its rule says, and nothing that contradicts it.
 func TestWantsFollowFromRules(t *testing.T) {
 	for _, r := range All() {

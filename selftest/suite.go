@@ -25,7 +25,7 @@ type Suite struct {
 	Attack string  // host path of the attack program, named silk-attack
 	Decoys *Decoys // what must not be found or changed
 	Dir    string  // for artifacts; its content is removed row by row
-	Jobs   int     // rows at once
+	Jobs   int     // rows at once, besides those that only wait
 
 	Progress func(done, total int, row RowReport) // one call at a time; nil: none
 }
@@ -35,9 +35,13 @@ func (s *Suite) Do(ctx context.Context, rows []Row) ([]RowReport, error) {
 	reports := make([]RowReport, len(rows))
 	var mu sync.Mutex
 	done := 0
-	var group errgroup.Group
-	group.SetLimit(max(s.Jobs, 1))
+	var busy, idle errgroup.Group
+	busy.SetLimit(max(s.Jobs, 1))
 	for i, row := range rows {
+		group := &busy
+		if row.Idle {
+			group = &idle
+		}
 		group.Go(func() error {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
@@ -55,7 +59,11 @@ func (s *Suite) Do(ctx context.Context, rows []Row) ([]RowReport, error) {
 			return nil
 		})
 	}
-	return reports, group.Wait()
+	err := busy.Wait()
+	if idleErr := idle.Wait(); err == nil {
+		err = idleErr
+	}
+	return reports, err
 }
 
 // row runs one row as often as it says, and keeps the first verdict that is not Holds.

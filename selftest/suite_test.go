@@ -96,6 +96,26 @@ func TestDo(t *testing.T) {
 	}
 }
 
+// TestIdleRowsWaitBesides: rows that only wait take no place of others.
+func TestIdleRowsWaitBesides(t *testing.T) {
+	busy := make(chan struct{})
+	s := newSuite(t, func(req policy.Request, _ string, _ *Decoys) (Result, error) {
+		if req.Args[1] == "busy" {
+			close(busy)
+		} else {
+			<-busy
+		}
+		return fine, nil
+	})
+	s.Jobs = 1
+	idle := holding("idle")
+	idle.Idle = true
+	reports, err := s.Do(t.Context(), []Row{idle, holding("busy")})
+	if err != nil || reports[0].Verdict != Holds || reports[1].Verdict != Holds {
+		t.Errorf("%v, %v", reports, err)
+	}
+}
+
 func TestDoEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var runs atomic.Int64
