@@ -132,7 +132,7 @@ func (l *life) openEgress(spec *driver.Spec) (ready func(context.Context) error,
 		return func(context.Context) error { return nil }, nil
 	}
 	if l.engine.cfg.Egress == nil {
-		return nil, &policy.Denial{Rule: policy.RuleNetwork, Detail: "this silk has no egress gateway", Fix: "ask for network deny or loopback"}
+		return nil, noGateway()
 	}
 	order, err := orderOf(l.id, l.plan)
 	if err != nil {
@@ -156,6 +156,10 @@ func (l *life) openEgress(spec *driver.Spec) (ready func(context.Context) error,
 	resolver := fmt.Sprintf("nameserver %s\nnameserver %s\n", egress.Gateway4, egress.Gateway6)
 	spec.Files = append(spec.Files, driver.File{Path: "/etc/resolv.conf", Content: []byte(resolver)})
 	return way.Ready, nil
+}
+
+func noGateway() error {
+	return &policy.Denial{Rule: policy.RuleNetwork, Detail: "this silk has no egress gateway", Fix: "ask for network deny or loopback"}
 }
 
 // closeLink closes our copy of the sandbox's end of its way out: the way ends when the sandbox does.

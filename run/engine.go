@@ -214,13 +214,16 @@ func (e *Engine) Plan(ctx context.Context, req policy.Request) (Preview, error) 
 	if err := image.Root.Close(); err != nil {
 		return p, fmt.Errorf("close image %s: %w", plan.Image, err)
 	}
-	prober, ok := d.(Prober)
-	if !ok {
-		return p, nil
-	}
 	spec, err := specOf(newID(), plan)
 	if err != nil {
 		return p, err
+	}
+	if spec.Network == driver.NetworkLink && e.cfg.Egress == nil {
+		return p, noGateway()
+	}
+	prober, ok := d.(Prober)
+	if !ok {
+		return p, nil
 	}
 	notes, err := prober.Probe(ctx, spec)
 	var unheld *driver.Unheld

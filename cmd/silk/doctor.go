@@ -91,12 +91,13 @@ func (a *app) facts() []fact {
 		}
 		return append(facts, fact{"sandbox kernel", factFatal, text})
 	}
-	if h.tools.Kernel != nil {
-		f := h.tools.Kernel()
-		if h.scratch != "" { // which is gone in a moment
-			f.Text = strings.ReplaceAll(f.Text, h.scratch, h.home)
+	if h.tools.Carried != nil {
+		for _, f := range h.tools.Carried() {
+			if h.scratch != "" { // which is gone in a moment
+				f.Text = strings.ReplaceAll(f.Text, h.scratch, h.home)
+			}
+			facts = append(facts, f)
 		}
-		facts = append(facts, f)
 	}
 	images, imageFact := imageFacts(h.images)
 	facts = append(facts, imageFact)

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/silk-sandbox/silk/driver/gvisor/sentrybin"
+	"github.com/silk-sandbox/silk/internal/embedded"
 )
 
 // hostFacts are what the kernel says of itself (proc(5), cgroups(7), user_namespaces(7)).
@@ -92,21 +92,21 @@ func cgroupFact() fact {
 	return fact{name, factNo, "not mounted" + otherwise}
 }
 
-// kernelFact says which sandbox kernel is used: gVisor's version and the file's digest.
-func kernelFact(home, explicit string) fact {
-	const name = "sandbox kernel"
-	path, err := sentrybin.Kernel.Locate(explicit, home)
+// carriedFact says which executable of silk's is used: gVisor's version and the file's digest. without is how bad it is not to have it.
+func carriedFact(e embedded.Executable, home, explicit string, without factState) fact {
+	name := e.What
+	path, err := e.Locate(explicit, home)
 	if err != nil {
-		return fact{name, factFatal, err.Error()}
+		return fact{name, without, err.Error()}
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return fact{name, factFatal, err.Error()}
+		return fact{name, without, err.Error()}
 	}
 	defer f.Close()
 	hash := sha256.New()
 	if _, err := io.Copy(hash, f); err != nil {
-		return fact{name, factFatal, err.Error()}
+		return fact{name, without, err.Error()}
 	}
 	text := path + " sha256:" + hex.EncodeToString(hash.Sum(nil))
 	if info, err := buildinfo.Read(f); err == nil {

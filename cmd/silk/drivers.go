@@ -31,7 +31,7 @@ type hostTools struct {
 	// Leftovers names what Sweep would remove; nil if Sweep is.
 	Leftovers func() ([]string, error)
 
-	Kernel func() fact // which sandbox kernel is used, for doctor; may be nil
+	Carried func() []fact // which executables of silk's are used, for doctor; may be nil
 
 	KeepReady func() // starts sandboxes ahead of runs; may be nil
 

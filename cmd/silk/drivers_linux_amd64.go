@@ -25,8 +25,13 @@ func hostDrivers(cfg driverConfig) (hostTools, error) {
 	gateway := process.New(func() (string, error) { return process.Executable.Locate(cfg.Gateway, cfg.Home) })
 	return hostTools{
 		Drivers: []driver.Driver{g}, Egress: gateway, Sweep: g.Sweep, Leftovers: g.Leftovers, KeepReady: g.KeepReady,
-		Close:  func() error { return errors.Join(g.Close(), gateway.Close()) },
-		Kernel: func() fact { return kernelFact(cfg.Home, cfg.Sentry) },
+		Close: func() error { return errors.Join(g.Close(), gateway.Close()) },
+		Carried: func() []fact {
+			return []fact{
+				carriedFact(sentrybin.Kernel, cfg.Home, cfg.Sentry, factFatal),
+				carriedFact(process.Executable, cfg.Home, cfg.Gateway, factNo),
+			}
+		},
 		Prune: func(dry bool) ([]string, error) {
 			kernels, err := sentrybin.Kernel.Prune(cfg.Home, dry)
 			gateways, gatewayErr := process.Executable.Prune(cfg.Home, dry)

@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -90,6 +92,7 @@ func (a *app) printPlan(p planAnswer) error {
 		{"network", networkText(p.Plan)},
 		{"stdin", map[bool]string{true: "passed on", false: "at its end"}[p.Plan.Stdin || p.Plan.Terminal]},
 	}
+	rows = append(rows, egressRows(p.Plan.Egress)...)
 	if p.Plan.HostDir != "" {
 		rows = append(rows, [2]string{"copied in", printable(p.Plan.HostDir)})
 	}
@@ -135,6 +138,23 @@ func commandText(p policy.Plan) string {
 	return run.CommandLine(words)
 }
 
+// egressRows say what the owner's configuration adds to the hosts.
+func egressRows(e *policy.Egress) (rows [][2]string) {
+	if e == nil {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.Addrs)) {
+		rows = append(rows, [2]string{"leads", name + " to " + e.Addrs[name]})
+	}
+	for _, target := range e.Targets {
+		rows = append(rows, [2]string{"may lead", "to " + target + ", of the public internet or not"})
+	}
+	for _, secret := range e.Secrets {
+		rows = append(rows, [2]string{"secret", secret + ", added to requests; the program has a placeholder"})
+	}
+	return rows
+}
+
 func processesText(p policy.Plan) string {
 	if p.NoSpawn {
 		return fmt.Sprintf("threads only, at most %d", p.Limits.Processes)
@@ -148,6 +168,8 @@ func networkText(p policy.Plan) string {
 		return "deny, but for the service " + strings.Join(p.Hosts, ", ")
 	case p.Network == profile.NetworkDeny:
 		return "deny: no INET socket can be made"
+	case p.Network == profile.NetworkAllow:
+		return "allow: the public internet"
 	case p.Network == profile.NetworkLoopback:
 		return "loopback: 127.0.0.0/8 and ::1 inside the sandbox"
 	}
