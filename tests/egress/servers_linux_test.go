@@ -61,11 +61,18 @@ func (j *journal) of(word, who string) (seen []string) {
 	return seen
 }
 
-// asked are the names that the resolver was asked for.
-func (j *journal) asked() (names []string) {
+// now is where the journal ends, for asked.
+func (j *journal) now() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for _, s := range j.all {
+	return len(j.all)
+}
+
+// asked are the names that the resolver was asked for since then.
+func (j *journal) asked(since int) (names []string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, s := range j.all[since:] {
 		if f := strings.Fields(s); f[0] == "resolver" && len(f) == 3 {
 			names = append(names, strings.ToLower(strings.TrimSuffix(f[2], ".")))
 		}

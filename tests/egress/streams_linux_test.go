@@ -3,15 +3,16 @@ package egress
 import (
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/silk-sandbox/silk/run"
 )
 
-// try runs Python code under some rules, as root, which has to end well, and returns what it printed.
-func try(t *testing.T, net, code string, flags ...string) (string, result) {
+// try runs Python code under some rules, which has to end well, and returns what it printed.
+func try(t *testing.T, user *syscall.Credential, net, code string, flags ...string) (string, result) {
 	t.Helper()
-	s := newSilk(t, nil, "", python)
+	s := newSilk(t, user, "", python)
 	got, err := s.run(t.Context(), append([]string{"-p", python, "--net", net, "--timeout", "60s", "-c", code}, flags...)...)
 	if err != nil {
 		t.Fatal(err)
@@ -24,7 +25,7 @@ func try(t *testing.T, net, code string, flags ...string) (string, result) {
 
 // TestStreams: what a connection carries comes through whole, and its ends as they are.
 func TestStreams(t *testing.T) {
-	for _, test := range []struct{ name, code, want string }{
+	for i, test := range []struct{ name, code, want string }{
 		{"the client closes its half first", `
 import hashlib, os, socket
 data = os.urandom(1 << 20)
@@ -131,7 +132,11 @@ asyncio.run(main())`, "256 44 b'hello'"},
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			w := enterWorld(t)
-			said, got := try(t, "tcp:api.test:7,tcp:api.test:9,tcp:api.test:6,tcp:api.test:101,tcp:api.test:102,93.184.215.14:7", test.code, "--memory", "1GiB")
+			user := users["root"]
+			if i%2 == 1 {
+				user = users["user"]
+			}
+			said, got := try(t, user, "tcp:api.test:7,tcp:api.test:9,tcp:api.test:6,tcp:api.test:101,tcp:api.test:102,93.184.215.14:7", test.code, "--memory", "1GiB")
 			if strings.TrimSpace(said) != test.want {
 				t.Errorf("it says %s, want %s; silk: %+v", said, test.want, got.outcome.Egress)
 			}
