@@ -12,6 +12,9 @@ import (
 	"github.com/silk-sandbox/silk/store"
 )
 
+// serverName is the executable of `silk serve`: this package with the tag "server" (docs/adr/0007-server-executable.md).
+const serverName = "silk-server"
+
 // sharedDir is the directory of what a server with a shared database keeps on its host, inside the state directory. What the
 // command line keeps there belongs to another database, the file: neither must clear away what the other one knows.
 const sharedDir = "shared"

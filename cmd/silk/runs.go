@@ -82,6 +82,9 @@ func (a *app) openStore() (db *store.DB, home string, err error) {
 	if db, err = a.openShared(c); db != nil || err != nil {
 		return db, filepath.Join(home, sharedDir), err
 	}
+	if c.serve.databaseFile != "" || !c.serve.database.Empty() || a.env("SILK_DATABASE") != "" {
+		a.errorf("this is what ran with this host's command line; what its servers ran is in the database that they share: %s reads it with the same arguments", serverName)
+	}
 	path := filepath.Join(home, store.FileName)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, home, errNoRuns

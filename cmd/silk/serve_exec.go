@@ -12,9 +12,6 @@ import (
 	"github.com/silk-sandbox/silk/store"
 )
 
-// serverName is the executable of `silk serve`: this package with the tag "server" (docs/adr/0007-server-executable.md).
-const serverName = "silk-server"
-
 // serve becomes the server's executable, which is a second one: what it links would cost each start of a sandbox 2 ms.
 func (a *app) serve() error {
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
