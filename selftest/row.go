@@ -197,6 +197,8 @@ func (r Row) fault() string {
 		return "it wants nothing"
 	case len(r.Hosts) == 0 && (r.Serves || r.Inner || strings.HasPrefix(r.Rule, Egress)):
 		return "it has no way out"
+	case r.Rule == "" && slices.Contains([]Want{cutOff, answered403, unknownName}, r.Want):
+		return "it wants a refusal, and does not say by which rule"
 	case r.Rule != "" && rule.Action != rules.Allow && r.Want.Effect:
 		return "it wants an effect that its rule prevents"
 	}

@@ -65,9 +65,9 @@ func fronting() []Row {
 func redirects() []Row {
 	rows := leadsOut([]string{api}, notConnected, class(
 		"redirects", refusedName, happens,
-		Row{Name: "to another name", Inner: true, Attack: do("follow", api, "http://forbidden.test:{open}/"), Want: unknownName},
-		Row{Name: "to another name, by TLS", Inner: true, Attack: do("follow", api, "https://forbidden.test:{open}/"), Want: unknownName},
-		Row{Name: "to a name below", Inner: true, Attack: do("follow", api, "http://forbidden.api.selftest.test:{open}/"), Want: unknownName},
+		Row{Name: "to another name", Rule: refusedName, Attack: do("follow", api, "http://forbidden.test:{open}/"), Want: unknownName},
+		Row{Name: "to another name, by TLS", Rule: refusedName, Attack: do("follow", api, "https://forbidden.test:{open}/"), Want: unknownName},
+		Row{Name: "to a name below", Rule: refusedName, Attack: do("follow", api, "http://forbidden.api.selftest.test:{open}/"), Want: unknownName},
 		Row{Name: "to another port", Rule: refusedPort, Behind: thenRule(refusedAddress, Layer{Effect: true}), Attack: do("follow", api, "http://api.selftest.test:{closed}/forbidden")},
 		Row{Name: "to an address", Rule: refusedAddress, Attack: do("follow", api, "http://203.0.113.7:{open}/forbidden")},
 		Row{Name: "to a decimal address", Rule: refusedAddress, Attack: do("follow", api, "http://3405803783:{open}/forbidden")},
@@ -86,9 +86,9 @@ func redirects() []Row {
 func proxies() []Row {
 	return leadsOut([]string{api}, cutOff, class(
 		"proxies", refusedProtocol, happens,
-		Row{Name: "CONNECT", Attack: do("ask", api, request("CONNECT forbidden.test:443 HTTP/1.1", "Host: forbidden.test:443")), Want: answered403},
-		Row{Name: "CONNECT for itself", Attack: do("ask", api, request("CONNECT "+api+" HTTP/1.1", "Host: "+api, "X: forbidden")), Want: answered403},
-		Row{Name: "CONNECT after a request that was right", Serves: true, Attack: do("ask", api, request("GET / HTTP/1.1", "Host: "+api), request("CONNECT forbidden.test:443 HTTP/1.1", "Host: forbidden.test:443")), Want: answered403},
+		Row{Name: "CONNECT", Rule: refusedProtocol, Attack: do("ask", api, request("CONNECT forbidden.test:443 HTTP/1.1", "Host: forbidden.test:443")), Want: answered403},
+		Row{Name: "CONNECT for itself", Rule: refusedProtocol, Attack: do("ask", api, request("CONNECT "+api+" HTTP/1.1", "Host: "+api, "X: forbidden")), Want: answered403},
+		Row{Name: "CONNECT after a request that was right", Rule: refusedProtocol, Serves: true, Attack: do("ask", api, request("GET / HTTP/1.1", "Host: "+api), request("CONNECT forbidden.test:443 HTTP/1.1", "Host: forbidden.test:443")), Want: answered403},
 		Row{Name: "a whole address", Rule: refusedName, Attack: do("ask", api, request("GET http://forbidden.test/ HTTP/1.1", "Host: forbidden.test")), Want: answered403},
 		Row{Name: "a whole address by FTP", Rule: refusedName, Attack: do("ask", api, request("GET ftp://forbidden.test/ HTTP/1.1", "Host: "+api)), Want: answered403},
 		Row{Name: "SOCKS 5", Attack: do("ask", api, "hex:050100")},

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,11 +18,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/silk-sandbox/silk/audit"
 	"github.com/silk-sandbox/silk/internal/atomicfile"
 	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/profile"
 	"github.com/silk-sandbox/silk/run"
 	"github.com/silk-sandbox/silk/selftest"
+	"github.com/silk-sandbox/silk/store"
 )
 
 // selftestFlags are the flags of `silk selftest`.
@@ -155,7 +158,12 @@ func (a *app) attack(h *host, f selftestFlags, rows []selftest.Row) (_ selftest.
 		return report, &hostError{err}
 	}
 	defer func() { err = errors.Join(err, decoys.Close()) }()
-	engine, err := h.attackEngine(dir, f.image, decoys)
+	db, err := attackStore(a.ctx, dir)
+	if err != nil {
+		return report, &hostError{err}
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	engine, err := h.attackEngine(dir, f.image, db, decoys)
 	if err != nil {
 		return report, err
 	}
@@ -169,7 +177,11 @@ func (a *app) attack(h *host, f selftestFlags, rows []selftest.Row) (_ selftest.
 		mu.Lock()
 		report.Driver, report.Digest = or(outcome.Driver, report.Driver), or(outcome.Image, report.Digest)
 		mu.Unlock()
-		return resultOf(outcome), err
+		result := resultOf(outcome)
+		if err == nil {
+			result.Egress, err = audited(ctx, db, outcome)
+		}
+		return result, err
 	}
 	var done func()
 	suite.Progress, done = a.attackProgress()
@@ -200,17 +212,45 @@ func putAttack(dir string) (string, error) {
 	return path, nil
 }
 
-// attackEngine is the engine of every run but for its state directory, and for the image of the one profile that rows use.
-// What its owner says about the network is about decoys only.
-func (h *host) attackEngine(dir, image string, decoys *selftest.Decoys) (*run.Engine, error) {
-	home := filepath.Join(dir, "state")
+// attackState is the state directory below the suite's own.
+const attackState = "state"
+
+// attackStore makes a state directory. The caller closes the store.
+func attackStore(ctx context.Context, dir string) (*store.DB, error) {
+	home := filepath.Join(dir, attackState)
 	if err := makeHome(home); err != nil {
 		return nil, err
 	}
+	return store.Open(ctx, filepath.Join(home, store.FileName))
+}
+
+// audited is what the audit trail says of a run's way out: what was refused and is not there was not refused as it should be.
+func audited(ctx context.Context, db *store.DB, o run.Outcome) (list []selftest.Destination, err error) {
+	if len(o.Egress) == 0 {
+		return nil, nil
+	}
+	events, err := audit.List(ctx, db, audit.Filter{Run: o.Run, Prefix: string(audit.NetworkDecision), Limit: len(o.Egress) + 1})
+	if err != nil {
+		return nil, fmt.Errorf("read the audit trail: %w", err)
+	}
+	for _, e := range events {
+		var d selftest.Destination
+		if err := json.Unmarshal(e.Data, &d); err != nil {
+			return nil, fmt.Errorf("read audit event %d: %w", e.Seq, err)
+		}
+		list = append(list, d)
+	}
+	return list, nil
+}
+
+// attackEngine is the engine of every run but for its state directory, and for the image of the one profile that rows use.
+// What its owner says about the network is about decoys only.
+func (h *host) attackEngine(dir, image string, db *store.DB, decoys *selftest.Decoys) (*run.Engine, error) {
 	grants := policy.Grants{Stores: []string{dir}}
 	grants.Addrs, grants.Targets = decoys.Owner()
 	return run.New(run.Config{
-		Home: home,
+		Home:  filepath.Join(dir, attackState),
+		Store: db,
 		Decide: func(req policy.Request) (policy.Plan, error) {
 			prof, err := profile.NewSet().Lookup(req.Profile)
 			if err != nil {
@@ -233,9 +273,6 @@ func resultOf(o run.Outcome) selftest.Result {
 	r := selftest.Result{
 		Outcome: string(o.Kind), Message: o.Message, ExitCode: o.ExitCode, Signal: o.Signal, Rule: o.Rule, Syscall: o.Syscall, Argument: o.Argument,
 		Refused: o.Refused, Flags: o.Flags,
-	}
-	for _, d := range o.Egress {
-		r.Egress = append(r.Egress, selftest.Destination{Allowed: d.Allowed, Rule: d.Rule, Count: d.Count})
 	}
 	if o.Stdout.Text != nil {
 		r.Output = []byte(*o.Stdout.Text)
