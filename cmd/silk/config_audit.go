@@ -46,12 +46,13 @@ func readAlerts(d *strictyaml.Decoder, n strictyaml.Node) (c alertConfig) {
 }
 
 func readWebhook(d *strictyaml.Decoder, n strictyaml.Node) (w alert.Webhook) {
+	before := d.Faults()
 	d.Fields(n, "a webhook", map[string]func(strictyaml.Node){
 		"url":         func(v strictyaml.Node) { w.URL = d.Text(v, "webhook: url") },
 		"secret_file": func(v strictyaml.Node) { w.SecretFile = absolute(d, v, "webhook: secret_file") },
 		"timeout":     func(v strictyaml.Node) { w.Timeout = readDuration(d, v, "webhook: timeout") },
 	})
-	if d.Err() == nil { // what is wrong has been said
+	if d.Faults() == before { // else what is wrong has been said
 		if err := w.Check(); err != nil {
 			d.Fail(n, "%v", err)
 		}

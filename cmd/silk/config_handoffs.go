@@ -60,6 +60,7 @@ func readRoutes(d *strictyaml.Decoder, n strictyaml.Node) handoff.Routes {
 func readSinks(d *strictyaml.Decoder, n strictyaml.Node) (sinks []handoff.Sink) {
 	d.Items(n, "handoffs: sinks", func(item strictyaml.Node) {
 		var s handoff.Sink
+		before := d.Faults()
 		d.Fields(item, "an entry of sinks", map[string]func(strictyaml.Node){
 			"name":      func(v strictyaml.Node) { s.Name = d.Text(v, "sinks: name") },
 			"receivers": func(v strictyaml.Node) { s.Receivers = append([]string{}, d.Texts(v, "sinks: receivers")...) },
@@ -72,7 +73,7 @@ func readSinks(d *strictyaml.Decoder, n strictyaml.Node) (sinks []handoff.Sink) 
 		if slices.ContainsFunc(sinks, func(other handoff.Sink) bool { return other.Name == s.Name }) {
 			d.Fail(item, "two entries of sinks have the name %q; give one of them another", s.Name)
 		}
-		if d.Err() == nil { // what is wrong has been said
+		if d.Faults() == before { // else what is wrong has been said
 			if err := s.Check(); err != nil {
 				d.Fail(item, "%v", err)
 			}

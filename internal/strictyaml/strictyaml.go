@@ -144,6 +144,9 @@ func (d *Decoder) Fail(n Node, format string, args ...any) {
 	d.faults = append(d.faults, Fault{n.Line(), fmt.Sprintf(format, args...)})
 }
 
+// Faults is how many faults there are so far: whoever checks a value as a whole asks whether its parts could be read.
+func (d *Decoder) Faults() int { return len(d.faults) }
+
 // Err returns an [*Error] with every fault so far, or nil.
 func (d *Decoder) Err() error {
 	if len(d.faults) == 0 {
