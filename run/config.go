@@ -159,7 +159,8 @@ type IO struct {
 	OnEvent func(watch.Event)
 
 	// OnEgress receives what was decided about an attempt to reach something, as it happens: a connection that was allowed when it has ended, a
-	// refusal at once, the same one once a minute with a count. One call at a time. nil: none.
+	// refusal at once, the same one once a minute with a count. One call at a time, from a goroutine of its own; what it is a thousand behind with it does not get,
+	// and the outcome has. nil: none.
 	OnEgress func(egress.Decision)
 
 	// OmitText leaves Channel.Text and B64 of the outcome empty, which saves memory for callers that have OnFrame.

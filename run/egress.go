@@ -71,9 +71,13 @@ func (l *life) secretsOf(o *egress.Order) (*driver.File, error) {
 	return &driver.File{Path: policy.Bundle, Content: a.PEM(), After: true}, nil
 }
 
+// maxTold bounds the decisions that wait for IO.OnEgress: one process decides for many runs, and none of them waits for another's caller.
+const maxTold = 1024
+
 // traffic is what a run has reached or was kept from, by destination.
 type traffic struct {
-	tell func(egress.Decision)
+	told    chan egress.Decision // nil: nobody is told
+	telling sync.WaitGroup
 
 	mu      sync.Mutex
 	by      map[destination]int // index in list
@@ -112,9 +116,35 @@ func (t *traffic) decided(d egress.Decision) {
 			t.refused(d)
 		}
 	}
-	if t.tell != nil {
-		t.tell(d)
+	select {
+	case t.told <- d:
+	default: // nobody, or who does not keep up: the outcome has it
 	}
+}
+
+// tellTo has tell called with what is decided from now on, until finish.
+func (t *traffic) tellTo(tell func(egress.Decision)) {
+	if tell == nil {
+		return
+	}
+	told := make(chan egress.Decision, maxTold)
+	t.told = told
+	t.telling.Go(func() {
+		for d := range told {
+			tell(d)
+		}
+	})
+}
+
+// finish returns when all is told. What is decided after is told to nobody.
+func (t *traffic) finish() {
+	t.mu.Lock()
+	if t.told != nil {
+		close(t.told)
+		t.told = nil
+	}
+	t.mu.Unlock()
+	t.telling.Wait()
 }
 
 // onRefused has end called at the first refusal, if it was not before.
@@ -145,7 +175,9 @@ func (l *life) openEgress(spec *driver.Spec) (ready func(context.Context) error,
 	if bundle != nil {
 		spec.Files = append(spec.Files, *bundle)
 	}
-	l.traffic = &traffic{by: map[destination]int{}, tell: l.io.OnEgress}
+	l.traffic = &traffic{by: map[destination]int{}}
+	l.traffic.tellTo(l.io.OnEgress)
+	l.undo.PushFunc(l.traffic.finish)
 	way, err := l.engine.cfg.Egress.Open(order, l.traffic.decided)
 	if err != nil {
 		return nil, host(err)

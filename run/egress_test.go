@@ -156,6 +156,24 @@ func TestEgressIsBounded(t *testing.T) {
 	}
 }
 
+// TestSlowCaller: one gateway decides for many runs, and does not wait for a caller of one of them.
+func TestSlowCaller(t *testing.T) {
+	g := &gateway{t: t, early: true}
+	for range 3 * maxTold {
+		g.decisions = append(g.decisions, refusal)
+	}
+	s := newStand(t, func(c *Config) { c.Decide, c.Egress = profiled("", policy.Grants{}), g })
+	decided, told := make(chan struct{}), 0
+	s.fake.Started = func(driver.Spec) { close(decided) }
+	out := s.run(policy.Request{Client: policy.ClientAPI, Args: []string{"fake"}}, IO{OnEgress: func(egress.Decision) {
+		<-decided // Open has told all of them before
+		told++
+	}})
+	if told < maxTold || told > maxTold+1 || len(out.Egress) != 1 || out.Egress[0].Count != 3*maxTold {
+		t.Errorf("%d told, outcome %+v", told, out.Egress)
+	}
+}
+
 // TestRefusedKills: the first attempt to leave ends the run, whether it comes while the program runs or is told when it has ended.
 func TestRefusedKills(t *testing.T) {
 	for name, test := range map[string]struct {
