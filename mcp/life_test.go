@@ -235,7 +235,6 @@ func TestTooMany(t *testing.T) {
 		}
 	}
 	r.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
-	r.answer() // of the second
 	r.send(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"cancel_run","arguments":{"run":"` + first.Run + `"}}}`)
 	r.answer()
 	r.send(fmt.Sprintf(call, 6, "print:fourth", false, 6))
@@ -281,6 +280,20 @@ type raw struct {
 
 func newRaw(t *testing.T, engine mcp.Engine, cfg mcp.Config) *raw {
 	t.Helper()
+	r := newUninitialized(t, engine, cfg)
+	r.initialize()
+	return r
+}
+
+func (r *raw) initialize() {
+	r.t.Helper()
+	r.send(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}}`)
+	r.answer()
+	r.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+}
+
+func newUninitialized(t *testing.T, engine mcp.Engine, cfg mcp.Config) *raw {
+	t.Helper()
 	cfg.Engine, cfg.Logger = engine, slog.New(slog.NewTextHandler(t.Output(), nil))
 	server, err := mcp.New(cfg)
 	if err != nil {
@@ -301,9 +314,6 @@ func newRaw(t *testing.T, engine mcp.Engine, cfg mcp.Config) *raw {
 		wait(t, r.ended, "the end")
 		r.ended <- nil
 	})
-	r.send(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}}`)
-	r.answer()
-	r.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	return r
 }
 

@@ -7,17 +7,23 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // NewLines is a connection with a message a line, as on stdin and stdout. What is no message is answered with the error that JSON-RPC 2.0
-// section 5.1 has for it, and the session goes on: the SDK would end it, and the runs of it. w stays open.
+// section 5.1 has for it, and the session goes on: the SDK would end it, and the runs of it. w stays open. When r has ended, a client that
+// reads no answer any more is not waited for.
 func NewLines(r io.ReadCloser, w io.Writer) sdk.Transport {
-	out := &answers{w: w}
+	out := &answers{w: w, left: make(chan struct{})}
 	pr, pw := io.Pipe()
-	go func() { _ = pw.CloseWithError(messages(pw, r, out)) }()
-	return &sdk.IOTransport{Reader: lines{pr, r}, Writer: out}
+	go func() {
+		defer out.leave()
+		_ = pw.CloseWithError(messages(pw, r, out))
+	}()
+	return strict{&sdk.IOTransport{Reader: lines{pr, r}, Writer: out}}
 }
 
 // lines is what the SDK reads; closing it ends the reading behind it.
@@ -51,8 +57,10 @@ func messages(to io.Writer, from io.Reader, out io.Writer) error {
 		case len(text) == 0, len(whole) > sdk.DefaultMaxLineLength:
 		case !json.Valid(text):
 			answer = `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse error: a line that is no JSON"}}`
-		case text[0] != '{' && text[0] != '[':
-			answer = `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"invalid request: a message is an object"}}`
+		case text[0] == '[' && several(text) != nil: // to be answered one by one: the SDK ends the session of a client that is too new for this
+			whole = several(text)
+		case !isMessage(text):
+			answer = `{"jsonrpc":"2.0","id":` + idOf(text) + `,"error":{"code":-32600,"message":"invalid request: a message is an object with jsonrpc 2.0 and a method, or the answer to one"}}`
 		}
 		var passErr error
 		if answer != "" {
@@ -69,16 +77,85 @@ func messages(to io.Writer, from io.Reader, out io.Writer) error {
 	}
 }
 
-// answers keeps what two write apart: each message is one Write.
-type answers struct {
-	mu sync.Mutex
-	w  io.Writer
+// isMessage says whether the SDK takes this for a message.
+func isMessage(text []byte) bool {
+	msg, err := jsonrpc.DecodeMessage(text)
+	r, ok := msg.(*jsonrpc.Response)
+	return err == nil && (!ok || r.Result != nil || r.Error != nil)
 }
 
+// several are the messages of a batch, a line each. nil: it is none.
+func several(text []byte) (lines []byte) {
+	var list []json.RawMessage
+	if json.Unmarshal(text, &list) != nil {
+		return nil
+	}
+	for _, one := range list {
+		if !isMessage(one) {
+			return nil
+		}
+		lines = append(append(lines, one...), '\n')
+	}
+	return lines
+}
+
+// idOf is the id of what is no message, if it has one that an answer may have.
+func idOf(text []byte) string {
+	var m struct {
+		ID json.RawMessage `json:"id"`
+	}
+	if json.Unmarshal(text, &m) != nil || len(m.ID) == 0 || m.ID[0] == '{' || m.ID[0] == '[' {
+		return "null"
+	}
+	return string(m.ID)
+}
+
+// lastAnswer is how long a client may take to read an answer when it sends nothing any more.
+const lastAnswer = 5 * time.Second
+
+var errUnread = errors.New("the client reads no answers")
+
+// answers keeps what two write apart: each message is one Write.
+type answers struct {
+	mu   sync.Mutex
+	w    io.Writer
+	once sync.Once
+	left chan struct{} // closed when the client sends nothing any more
+}
+
+func (a *answers) leave() { a.once.Do(func() { close(a.left) }) }
+
+// Write writes one message. A pipe that nobody reads would hold it up for ever: then what writes is left behind, and ends with silk.
 func (a *answers) Write(b []byte) (int, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.w.Write(b)
+	type result struct {
+		n   int
+		err error
+	}
+	written := make(chan result, 1)
+	text := bytes.Clone(b)
+	go func() { n, err := a.w.Write(text); written <- result{n, err} }()
+	select {
+	case r := <-written:
+		return r.n, r.err
+	case <-a.left:
+	}
+	late := time.NewTimer(lastAnswer)
+	defer late.Stop()
+	select {
+	case r := <-written:
+		return r.n, r.err
+	case <-late.C:
+		a.w = unread{}
+		return 0, errUnread
+	}
 }
 
-func (a *answers) Close() error { return nil }
+// Close implements io.Closer.
+func (a *answers) Close() error { a.leave(); return nil }
+
+// unread is what is written to when nobody reads.
+type unread struct{}
+
+func (unread) Write([]byte) (int, error) { return 0, errUnread }

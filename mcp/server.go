@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"sync"
 
+	"github.com/google/jsonschema-go/jsonschema"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/silk-sandbox/silk/internal/logkey"
@@ -28,6 +29,8 @@ type Server struct {
 	sdk   *sdk.Server
 	slots chan struct{} // one for each run
 	queue chan struct{} // one for each run, those that wait included
+
+	schemas map[string]*jsonschema.Schema // of arguments, by tool
 
 	ctx   context.Context // ends with Close
 	close context.CancelCauseFunc
@@ -68,13 +71,13 @@ func New(cfg Config) (*Server, error) {
 	ctx, end := context.WithCancelCause(context.Background())
 	s := &Server{
 		cfg: cfg, slots: make(chan struct{}, cfg.Running), queue: make(chan struct{}, cfg.Running+cfg.Waiting), ctx: ctx, close: end,
-		live: map[string]*live{}, sessions: map[*sdk.ServerSession]*session{},
+		schemas: map[string]*jsonschema.Schema{}, live: map[string]*live{}, sessions: map[*sdk.ServerSession]*session{},
 	}
 	s.given, _ = cfg.Engine.(Handoffs)
 	s.sdk = sdk.NewServer(&sdk.Implementation{Name: "silk", Title: "silk sandbox", Version: cfg.Version}, &sdk.ServerOptions{
 		Instructions: instructions, Logger: cfg.Logger, Capabilities: &sdk.ServerCapabilities{},
 	})
-	s.sdk.AddReceivingMiddleware(s.survive)
+	s.sdk.AddReceivingMiddleware(s.survive, s.plainly)
 	s.tools()
 	s.resources()
 	return s, nil

@@ -57,8 +57,12 @@ func add[In, Out any](s *Server, name, title string, hints sdk.ToolAnnotations, 
 		panic(err) // a mistake in the type
 	}
 	narrow(in)
+	s.schemas[name] = in
 	sdk.AddTool(s.sdk, &sdk.Tool{Name: name, Title: title, Annotations: &hints, Description: about, InputSchema: in}, h)
 }
+
+// runPattern is that of ids of runs.
+const runPattern = "^[0-9A-HJKMNP-TV-Z]{26}$"
 
 // narrow puts bounds on what Go's types leave open.
 func narrow(in *jsonschema.Schema) {
@@ -94,7 +98,7 @@ func narrow(in *jsonschema.Schema) {
 		case "offset":
 			p.Minimum = jsonschema.Ptr(0.0)
 		case "run":
-			p.Pattern = "^[0-9A-HJKMNP-TV-Z]{26}$"
+			p.Pattern = runPattern
 		}
 	}
 }
