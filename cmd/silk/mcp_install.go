@@ -106,36 +106,34 @@ func (a *app) mcpInstall(f installFlags) error {
 	return errors.Join(faults...)
 }
 
-// installFor writes the files of one agent, and says what it wrote.
+// installFor writes the files of one agent, and says what it wrote. One that cannot be written does not keep the other from it.
 func installFor(agent install.Agent, places install.Places, server install.Server, f installFlags) (done []installAnswer, err error) {
-	c, err := install.Plan(agent, places, server)
-	if err != nil {
-		return nil, err
-	}
-	changes := []install.Change{c}
-	if f.skill {
-		c, ok, err := install.PlanSkill(agent, places, skills.SandboxName, skills.Sandbox)
+	var errs []error
+	write := func(c install.Change, err error) {
 		if err != nil {
-			return nil, err
+			errs = append(errs, err)
+			return
 		}
-		if ok {
-			changes = append(changes, c)
-		}
-	}
-	for _, c := range changes {
 		answer := installAnswer{Agent: agent.Name, File: c.File, Changed: !c.Same()}
 		switch {
 		case f.dryRun:
 			answer.Text = string(c.New)
 		case answer.Changed:
 			if err := c.Apply(); err != nil {
-				return done, err
+				errs = append(errs, err)
+				return
 			}
 			answer.Written = true
 		}
 		done = append(done, answer)
 	}
-	return done, nil
+	write(install.Plan(agent, places, server))
+	if f.skill {
+		if c, ok, err := install.PlanSkill(agent, places, skills.SandboxName, skills.Sandbox); ok || err != nil {
+			write(c, err)
+		}
+	}
+	return done, errors.Join(errs...)
 }
 
 func (a *app) sayInstalled(answer installAnswer) error {
