@@ -11,7 +11,8 @@
 // same id. The vault sink notices that itself; who receives webhooks looks at the id.
 //
 // Where no sink is configured a hand-off is open: it waits to be listed, read ([Get]) and acknowledged ([Ack]) through the
-// command line or the API. Those that are delivered, open or acknowledged are removed after a month; those that are not stay.
+// command line or the API. Those that are delivered, open or acknowledged are removed after a month, or after a week where
+// there is no sink; those that are not stay.
 //
 // Code and log are what hostile programs and their authors wrote. They are never logged, and the vault sink shows them as text.
 // The package raises no alarm: package alert does.
@@ -126,7 +127,8 @@ type Config struct {
 	Routes Routes // nil: DefaultRoutes
 	Sinks  []Sink
 
-	// Keep is how long a hand-off stays that needs nobody any more. 0: 30 days.
+	// Keep is how long a hand-off stays that needs nobody any more. 0: 30 days, or 7 where there are no sinks: then nobody may know that
+	// there are any, and they have code and output.
 	Keep time.Duration
 
 	// Logger hears of deliveries that fail. nil discards.
@@ -136,8 +138,8 @@ type Config struct {
 	Now func() time.Time
 }
 
-// defaultKeep is a month.
-const defaultKeep = 30 * 24 * time.Hour
+// defaultKeep is a month, keepUnasked a week.
+const defaultKeep, keepUnasked = 30 * 24 * time.Hour, 7 * 24 * time.Hour
 
 // Outbox writes hand-offs and delivers them. Safe for concurrent use.
 type Outbox struct {
@@ -152,6 +154,9 @@ func New(cfg Config) (*Outbox, error) {
 	}
 	if cfg.Keep <= 0 {
 		cfg.Keep = defaultKeep
+		if len(cfg.Sinks) == 0 {
+			cfg.Keep = keepUnasked
+		}
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)

@@ -606,3 +606,20 @@ func TestConfigFaults(t *testing.T) {
 		}
 	}
 }
+
+// TestKeepOfWhatNobodyAskedFor: without a sink, code and output of runs stay for a week, else for a month, and as long as somebody says.
+func TestKeepOfWhatNobodyAskedFor(t *testing.T) {
+	const day = 24 * time.Hour
+	for _, test := range []struct {
+		cfg  Config
+		want time.Duration
+	}{
+		{Config{}, 7 * day},
+		{Config{Sinks: []Sink{{Name: "x", Vault: "/v"}}}, 30 * day},
+		{Config{Keep: 90 * day}, 90 * day},
+	} {
+		if o, err := New(test.cfg); err != nil || o.cfg.Keep != test.want {
+			t.Errorf("%+v keeps for %v, %v", test.cfg, o.cfg.Keep, err)
+		}
+	}
+}

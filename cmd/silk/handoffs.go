@@ -59,7 +59,7 @@ were configured since get it too. On a server (--server) it becomes due, and the
 	}
 	ack := &cobra.Command{
 		Use: "ack HANDOFF...", Short: "Say that hand-offs are taken", Args: needArgs(1, math.MaxInt, "one hand-off at least"),
-		Long:    "Say that the receiver has taken hand-offs, from wherever: nothing more of them is delivered, and they are removed after a month.",
+		Long:    "Say that the receiver has taken hand-offs, from wherever: nothing more of them is delivered, and they are removed after a month, or what handoffs: keep: says.",
 		Example: "  silk handoffs ack 01JF4Z",
 		RunE:    func(_ *cobra.Command, args []string) error { return a.handoffsAck(args) },
 	}
