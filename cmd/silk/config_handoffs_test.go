@@ -7,7 +7,9 @@ import (
 
 // TestHandoffsFaults: what is wrong with a section names the line, the field and what would be right, and nothing else.
 func TestHandoffsFaults(t *testing.T) {
-	sinks := func(entries ...string) string { return "handoffs:\n  sinks:\n    - " + strings.Join(entries, "\n    - ") + "\n" }
+	sinks := func(entries ...string) string {
+		return "handoffs:\n  sinks:\n    - " + strings.Join(entries, "\n    - ") + "\n"
+	}
 	const hook = `url: "https://x/", secret_file: /x`
 	for _, test := range []struct{ name, text, want string }{
 		{"another kind", sinks("{name: a, type: vault}"), `3: unknown key "type" in an entry of sinks; known keys: name, receivers, vault, webhook`},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,7 +84,7 @@ func (a *app) facts() []fact {
 		return append(facts, fact{"sandbox kernel", factFatal, err.Error()})
 	}
 	defer h.close() // what hangs on it was waited for
-	facts = append(facts, a.sinkFacts(h)...)
+	facts = append(append(facts, a.sinkFacts(h)...), a.handoffFacts(c)...)
 	if len(h.tools.Drivers) == 0 {
 		text := "no driver"
 		if h.tools.WhyNone != nil {
@@ -151,6 +152,20 @@ func (a *app) sinkFacts(h *host) []fact {
 		if c.Err != nil {
 			f.State, f.Text = factNo, c.Err.Error()
 		}
+		facts = append(facts, f)
+	}
+	return facts
+}
+
+// handoffFacts asks each place that hand-offs go to.
+func (a *app) handoffFacts(c config) (facts []fact) {
+	for _, s := range c.handoffs.sinks {
+		f := fact{"hand-offs to " + s.Name, factYes, "can be delivered"}
+		ctx, cancel := context.WithTimeout(a.ctx, cmp.Or(s.Timeout, 5*time.Second))
+		if err := s.Reach(ctx); err != nil {
+			f.State, f.Text = factNo, err.Error()
+		}
+		cancel()
 		facts = append(facts, f)
 	}
 	return facts
