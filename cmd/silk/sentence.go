@@ -148,13 +148,15 @@ func limitNotes(o run.Outcome, l profile.Limits) string {
 	return strings.Join(notes, "; ")
 }
 
-// egressNote says in one line what the program was kept from reaching, and what would let it.
+// egressNote says in one line what the program was kept from reaching and what would let it, and what it could have reached, had it been there.
 func egressNote(o run.Outcome, p policy.Plan) string {
-	var named []string
-	var flags []string
+	var named, flags, missed []string
 	attempts := int64(o.EgressMore)
 	for _, d := range o.Egress {
 		if d.Allowed {
+			if d.Reason != "" && (d.Rule != "" || d.Sent+d.Taken == 0) && len(missed) < maxRefusals {
+				missed = append(missed, refusedText(d))
+			}
 			continue
 		}
 		attempts += int64(d.Count)
@@ -165,10 +167,19 @@ func egressNote(o run.Outcome, p policy.Plan) string {
 			flags = append(flags, flag)
 		}
 	}
-	if len(named) == 0 {
+	if len(named)+len(missed) == 0 {
 		return ""
 	}
-	s := fmt.Sprintf("network: refused %s: %s", times(attempts), strings.Join(named, "; "))
+	s := "network: "
+	if len(missed) > 0 {
+		s += "allowed, but failed: " + strings.Join(missed, "; ")
+	}
+	if len(named) > 0 && len(missed) > 0 {
+		s += "; "
+	}
+	if len(named) > 0 {
+		s += fmt.Sprintf("refused %s: %s", times(attempts), strings.Join(named, "; "))
+	}
 	if len(flags) > 0 && p.Network == profile.NetworkAllowlist {
 		s += "; --net " + strings.Join(append(slices.Clone(p.Hosts), flags[:min(len(flags), maxRefusals)]...), ",") + " would allow it"
 	}
@@ -198,7 +209,10 @@ func refusedText(d run.Destination) string {
 		host = net.JoinHostPort(d.Host, strconv.Itoa(d.Port))
 	}
 	reason := strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
+		switch {
+		case r == '\n':
+			return ',' // one failure for each address
+		case !unicode.IsPrint(r):
 			return '?'
 		}
 		return r

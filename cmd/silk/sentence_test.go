@@ -78,16 +78,28 @@ func TestEgressNote(t *testing.T) {
 		want   string
 	}{
 		{[]run.Destination{{Kind: "tcp", Host: "a.org", Port: 443, Allowed: true, Count: 1}}, list, ""},
+		{[]run.Destination{{Kind: "tcp", Host: "a.org", Port: 443, Allowed: true, Reason: "one of its connections failed", Sent: 1, Count: 2}}, list, ""},
+		{[]run.Destination{{Kind: "tcp", Host: "a.org", Port: 443, Allowed: true, Reason: "resolve a.org: no such host", Count: 1}}, list, "network: allowed, but failed: a.org:443 (resolve a.org: no such host)"},
+		{[]run.Destination{{Kind: "tcp", Host: "a.org", Port: 443, Allowed: true, Rule: "bytes", Reason: "had enough", Sent: 9, Count: 1}, dns("pypi.org")}, policy.Plan{}, `network: allowed, but failed: a.org:443 (had enough); refused once: pypi.org (no rule has the name "pypi.org")`},
 		{[]run.Destination{dns("pypi.org")}, list, `network: refused once: pypi.org (no rule has the name "pypi.org"); --net a.org:443,pypi.org:443 would allow it`},
 		{[]run.Destination{dns("pypi.org")}, policy.Plan{Network: profile.NetworkAllow}, `network: refused once: pypi.org (no rule has the name "pypi.org")`},
-		{[]run.Destination{{Kind: "tcp", Host: "a.org", Port: 80, Rule: "port", Reason: "a.org is allowed with port 443 only", Count: 2}}, list,
-			"network: refused 2 times: a.org:80 (a.org is allowed with port 443 only); --net a.org:443,a.org:80 would allow it"},
-		{[]run.Destination{{Kind: "tcp", Host: "2001:db8::1", Port: 80, Rule: "address", Reason: "no rule has it", Count: 1}}, list,
-			"network: refused once: [2001:db8::1]:80 (no rule has it); --net a.org:443,[2001:db8::1]:80 would allow it"},
+		{
+			[]run.Destination{{Kind: "tcp", Host: "a.org", Port: 80, Rule: "port", Reason: "a.org is allowed with port 443 only", Count: 2}},
+			list,
+			"network: refused 2 times: a.org:80 (a.org is allowed with port 443 only); --net a.org:443,a.org:80 would allow it",
+		},
+		{
+			[]run.Destination{{Kind: "tcp", Host: "2001:db8::1", Port: 80, Rule: "address", Reason: "no rule has it", Count: 1}},
+			list,
+			"network: refused once: [2001:db8::1]:80 (no rule has it); --net a.org:443,[2001:db8::1]:80 would allow it",
+		},
 		{[]run.Destination{{Kind: "tcp", Host: "a.org", Port: 443, Rule: "address", Reason: "a.org leads to 10.0.0.1", Count: 1}}, list, "network: refused once: a.org:443 (a.org leads to 10.0.0.1)"},
 		{[]run.Destination{{Kind: "udp", Host: "1.1.1.1", Port: 53, Rule: "udp", Reason: "nothing but DNS", Count: 1}}, list, "network: refused once: 1.1.1.1:53 (nothing but DNS)"},
-		{[]run.Destination{dns("a.test"), dns("b.test"), dns("c.test"), dns("d.test")}, list,
-			`network: refused 4 times: a.test (no rule has the name "a.test"); b.test (no rule has the name "b.test"); c.test (no rule has the name "c.test"); --net a.org:443,a.test:443,b.test:443,c.test:443 would allow it`},
+		{
+			[]run.Destination{dns("a.test"), dns("b.test"), dns("c.test"), dns("d.test")},
+			list,
+			`network: refused 4 times: a.test (no rule has the name "a.test"); b.test (no rule has the name "b.test"); c.test (no rule has the name "c.test"); --net a.org:443,a.test:443,b.test:443,c.test:443 would allow it`,
+		},
 		{[]run.Destination{{Kind: "dns", Host: "x\x1b[31m", Rule: "name", Reason: "no \x1b[31m rule", Count: 1}}, list, `network: refused once: "x\x1b[31m" (no ?[31m rule)`},
 	} {
 		if got := egressNote(run.Outcome{Egress: test.egress}, test.plan); got != test.want {
