@@ -58,8 +58,8 @@ func calls() (list []call) {
 			{is(0, unix.AF_INET6), kind(unix.SOCK_DGRAM), is(2, 0)},
 			{is(0, unix.AF_NETLINK), kind(unix.SOCK_RAW), is(2, unix.NETLINK_ROUTE)}, // the host's own addresses
 		}},
-		call{unix.SYS_SETSOCKOPT, [][]arg{ // what package net sets
-			option(unix.SOL_SOCKET, unix.SO_KEEPALIVE), option(unix.SOL_SOCKET, unix.SO_BROADCAST), option(unix.IPPROTO_IPV6, unix.IPV6_V6ONLY),
+		call{unix.SYS_SETSOCKOPT, [][]arg{ // what package net sets, and cut
+			option(unix.SOL_SOCKET, unix.SO_LINGER), option(unix.SOL_SOCKET, unix.SO_KEEPALIVE), option(unix.SOL_SOCKET, unix.SO_BROADCAST), option(unix.IPPROTO_IPV6, unix.IPV6_V6ONLY),
 			option(unix.IPPROTO_TCP, unix.TCP_NODELAY), option(unix.IPPROTO_TCP, unix.TCP_KEEPIDLE), option(unix.IPPROTO_TCP, unix.TCP_KEEPINTVL), option(unix.IPPROTO_TCP, unix.TCP_KEEPCNT),
 		}},
 	)

@@ -100,6 +100,9 @@ type gateway struct {
 	slots chan struct{} // one for each connection
 	quota quota
 	work  sync.WaitGroup
+
+	left chan struct{} // closed when nothing more comes from the sandbox
+	open count         // connections with something to pass on
 }
 
 // maxInFlight bounds connections that are neither made nor refused yet.
@@ -112,7 +115,7 @@ func Serve(ctx context.Context, link Link, table *egress.Table, cfg Config) (err
 	defer cancel()
 	cfg = cfg.withDefaults()
 	g := &gateway{
-		cfg: cfg, table: table, slots: make(chan struct{}, cfg.Connections), quota: quota{left: cfg.Bytes},
+		cfg: cfg, table: table, slots: make(chan struct{}, cfg.Connections), quota: quota{left: cfg.Bytes}, left: make(chan struct{}),
 		reports: &reports{tell: cfg.Decided, seen: map[sort]*repeated{}},
 	}
 	g.web = newWeb(g)
@@ -121,15 +124,22 @@ func Serve(ctx context.Context, link Link, table *egress.Table, cfg Config) (err
 		return err
 	}
 	forwarder := tcp.NewForwarder(g.stack, 0, maxInFlight, func(r *tcp.ForwarderRequest) {
-		g.work.Go(func() { g.connection(ctx, r) })
+		g.open.add(1)
+		g.work.Go(func() {
+			settled := sync.OnceFunc(func() { g.open.add(-1) })
+			defer settled()
+			g.connection(ctx, r, settled)
+		})
 	})
 	g.stack.SetTransportProtocolHandler(tcp.ProtocolNumber, forwarder.HandlePacket)
 	g.stack.SetTransportProtocolHandler(udp.ProtocolNumber, udp.NewForwarder(g.stack, func(r *udp.ForwarderRequest) bool {
 		return g.datagrams(ctx, r)
 	}).HandlePacket)
 
-	g.work.Go(func() { g.send(ctx, endpoint, link, cancel) })
+	g.work.Go(func() { send(ctx, endpoint, link) })
 	err = receive(ctx, endpoint, link)
+	close(g.left)
+	g.drain(ctx)
 	cancel()
 	endpoint.Close()
 	g.stack.Close() // ends every connection on the sandbox's side
@@ -187,21 +197,17 @@ func receive(ctx context.Context, endpoint *channel.Endpoint, link Link) error {
 	}
 }
 
-// send brings packets of the stack to the sandbox. Without a link nothing more can be done.
-func (g *gateway) send(ctx context.Context, endpoint *channel.Endpoint, link Link, fail func()) {
-	defer fail()
+// send brings packets of the stack to the sandbox, until ctx ends. What a link does not take is lost, as on any: [receive] says when it ends.
+func send(ctx context.Context, endpoint *channel.Endpoint, link Link) {
 	for {
 		p := endpoint.ReadContext(ctx)
 		if p == nil {
 			return
 		}
 		view := p.ToView()
-		_, err := link.Write(view.AsSlice())
+		_, _ = link.Write(view.AsSlice())
 		view.Release()
 		p.DecRef()
-		if err != nil {
-			return
-		}
 	}
 }
 

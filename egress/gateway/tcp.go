@@ -25,11 +25,12 @@ func isResolver(at netip.AddrPort) bool {
 	return at.Port() == dnsPort && (at.Addr() == egress.Gateway4 || at.Addr() == egress.Gateway6)
 }
 
-// connection takes one of a sandbox from its first packet to its end.
-func (g *gateway) connection(ctx context.Context, r *tcp.ForwarderRequest) {
+// connection takes one of a sandbox from its first packet to its end. settled says that the end of the sandbox need not wait for it.
+func (g *gateway) connection(ctx context.Context, r *tcp.ForwarderRequest, settled func()) {
 	id := r.ID()
 	at := addrPort(id.LocalAddress, id.LocalPort)
 	if isResolver(at) {
+		settled()
 		g.queries(ctx, r)
 		return
 	}
@@ -62,6 +63,7 @@ func (g *gateway) connection(ctx context.Context, r *tcp.ForwarderRequest) {
 	}
 	defer guest.Close()
 	defer context.AfterFunc(ctx, func() { _ = guest.Close() })()
+	defer g.whenLeft(guest)()
 	said, hello, err := g.sniff(guest)
 	switch {
 	case err != nil:
@@ -77,6 +79,7 @@ func (g *gateway) connection(ctx context.Context, r *tcp.ForwarderRequest) {
 	client := &spoken{Conn: guest, said: said}
 	secrets := g.secrets(target)
 	if hello.Protocol == egress.HTTP || len(secrets) > 0 {
+		settled() // who asks waits for the answer
 		g.web.serve(ctx, client, target, hello.Protocol, secrets)
 		return
 	}
@@ -162,6 +165,7 @@ func (g *gateway) dial(ctx context.Context, target egress.Target, d *Decision) (
 
 // join passes bytes both ways until both sides have said all, one has failed, or nothing has come for long.
 func (g *gateway) join(ctx context.Context, guest, host net.Conn, d Decision) {
+	defer g.whenLeft(guest, host)()
 	defer context.AfterFunc(ctx, func() { _, _ = guest.Close(), host.Close() })()
 	var last atomic.Int64 // when a byte came
 	last.Store(time.Now().UnixNano())
@@ -181,7 +185,7 @@ func (g *gateway) join(ctx context.Context, guest, host net.Conn, d Decision) {
 func (g *gateway) pass(to, from net.Conn, n *int64, last *atomic.Int64) error {
 	buf := make([]byte, 32<<10)
 	for {
-		if err := from.SetReadDeadline(time.Now().Add(g.cfg.Idle)); err != nil {
+		if err := g.patience(from); err != nil {
 			return err
 		}
 		got, err := from.Read(buf)
@@ -199,12 +203,13 @@ func (g *gateway) pass(to, from net.Conn, n *int64, last *atomic.Int64) error {
 		}
 		var timeout net.Error
 		switch {
-		case err == nil, errors.As(err, &timeout) && timeout.Timeout() && time.Since(time.Unix(0, last.Load())) < g.cfg.Idle: // the other way is busy
-		case errors.Is(err, io.EOF):
+		case err == nil:
+		case errors.Is(err, io.EOF), g.hasLeft() && errors.As(err, &timeout) && timeout.Timeout():
 			if half, ok := to.(interface{ CloseWrite() error }); ok {
 				return half.CloseWrite()
 			}
 			return to.Close()
+		case errors.As(err, &timeout) && timeout.Timeout() && time.Since(time.Unix(0, last.Load())) < g.cfg.Idle: // the other way is busy
 		default:
 			cut(to)
 			return err

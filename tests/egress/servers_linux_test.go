@@ -61,6 +61,19 @@ func (j *journal) of(word, who string) (seen []string) {
 	return seen
 }
 
+// awaits is whether something of an attempt is seen soon: what ends a connection travels when the program is gone.
+func (j *journal) awaits(word, what string) bool {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for range 500 {
+		if slices.Contains(j.of(word, ""), what) {
+			return true
+		}
+		<-tick.C
+	}
+	return false
+}
+
 // now is where the journal ends, for asked.
 func (j *journal) now() int {
 	j.mu.Lock()
@@ -285,7 +298,9 @@ func (w *world) source(l net.Listener) {
 		}
 		_ = c.(*net.TCPConn).CloseWrite()
 		rest, _ := io.ReadAll(r)
-		w.heard("source", c.LocalAddr(), rest)
+		for _, found := range word.FindAll(rest, -1) {
+			w.note("source", string(found)+" has ended")
+		}
 	})
 }
 

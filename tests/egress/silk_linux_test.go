@@ -37,9 +37,9 @@ type silk struct {
 	config string // the file
 }
 
-// newSilk prepares silk: it writes to a temporary directory and reads images from the test store. egress are further lines of the configuration's
-// section.
-func newSilk(t testing.TB, user *syscall.Credential, egress string, images ...string) silk {
+// newSilk prepares silk: it writes to a temporary directory and reads images from the test store. more are
+// further lines of the configuration, which follow its profiles.
+func newSilk(t testing.TB, user *syscall.Credential, more string, images ...string) silk {
 	t.Helper()
 	enterWorld(t)
 	for _, tag := range images {
@@ -53,17 +53,17 @@ func newSilk(t testing.TB, user *syscall.Credential, egress string, images ...st
 		t.Fatal(err)
 	}
 	s := silk{dir: dir, user: user}
-	if err := s.configure(egress); err != nil {
+	if err := s.configure(more); err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
 // configure writes the configuration anew.
-func (s *silk) configure(egress string) error {
+func (s *silk) configure(more string) error {
 	s.config = filepath.Join(s.dir, "config.yaml")
 	text := fmt.Sprintf("system_store: %q\nprofiles:\n  curl: {from: lab:text, image: %q, summary: curl}\n  strict: {from: lab:python, on_refused: kill, summary: ends at the first refusal}\n%s",
-		filepath.Join(testenv.Home(), "images"), curl, egress)
+		filepath.Join(testenv.Home(), "images"), curl, more)
 	if err := os.WriteFile(s.config, []byte(text), 0o644); err != nil {
 		return err
 	}

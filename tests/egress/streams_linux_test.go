@@ -1,8 +1,9 @@
 package egress
 
 import (
-	"slices"
+	"fmt"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -83,11 +84,12 @@ with socket.create_connection(("api.test", 9), 30) as s:
     except ConnectionResetError:
         print("reset")`, "b'part' reset"},
 		{"the client breaks off", `
-import socket, struct
+import socket, struct, time
 with socket.create_connection(("api.test", 9), 30) as s:
     s.sendall(b"w9cw")
     s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    print(s.recv(10))`, "b'part'"},
+    print(s.recv(10))
+time.sleep(0.5)  # with the sandbox all of its connections end, as if they had been closed`, "b'part'"},
 		{"nobody is there", `
 import socket
 try:
@@ -140,10 +142,10 @@ asyncio.run(main())`, "256 44 b'hello'"},
 			if strings.TrimSpace(said) != test.want {
 				t.Errorf("it says %s, want %s; silk: %+v", said, test.want, got.outcome.Egress)
 			}
-			if strings.Contains(test.code, "w1cw") && len(w.of("w1cw", "source")) == 0 {
+			if strings.Contains(test.code, "w1cw") && !w.awaits("w1cw", "source w1cw has ended") {
 				t.Error("what the client said after the server's end has not come")
 			}
-			if strings.Contains(test.code, "w9cw") && !slices.Contains(w.of("w9cw", ""), "resets w9cw the client broke off") {
+			if strings.Contains(test.code, "w9cw") && !w.awaits("w9cw", "resets w9cw the client broke off") {
 				t.Errorf("the server has not heard how the client ended: %q", w.of("w9cw", ""))
 			}
 			if d, ok := got.refusal("tcp", "93.184.215.14", 7, "connections"); ok != (test.want == "256 44 b'hello'") || ok && d.Count < 44 {
@@ -187,4 +189,32 @@ for _ in range(3):
 			t.Errorf("%s: the host's own server has seen it: %t; all: %q", test.name, home, w.of(test.name, ""))
 		}
 	}
+}
+
+// TestLastWords: what a program says before it ends arrives, as from any host.
+func TestLastWords(t *testing.T) {
+	w := enterWorld(t)
+	var all sync.WaitGroup
+	slots := make(chan struct{}, 2)
+	for i := range 12 {
+		slots <- struct{}{}
+		user, word := users["root"], fmt.Sprintf("w%dcw", 500+i)
+		if i%2 == 1 {
+			user = users["user"]
+		}
+		s := newSilk(t, user, "", python)
+		all.Go(func() {
+			defer func() { <-slots }()
+			code := fmt.Sprintf(`
+import os, socket
+s = socket.create_connection(("api.test", 7), 30)
+s.sendall(b"." * 30000 + b"%s")
+os._exit(0)`, word)
+			got, err := s.run(t.Context(), "-p", python, "--net", "tcp:api.test:7", "-c", code)
+			if err != nil || got.outcome.Kind != run.OK || len(w.of(word, "echo")) == 0 {
+				t.Errorf("%v, %s; seen %q of %+v", err, got.outcome.Kind, w.of(word, ""), got.outcome.Egress)
+			}
+		})
+	}
+	all.Wait()
 }

@@ -192,3 +192,47 @@ func TestTold(t *testing.T) {
 		}
 	}
 }
+
+// TestNotThere: a rule for what is not there is told, too: the program has met with a connection that ends.
+func TestNotThere(t *testing.T) {
+	s := newSilk(t, nil, "", curl)
+	_, stderr, _ := s.say(t, "run", "-p", "curl", "--net", "nowhere.test:443,api.test:6", "--", "curl", "-sS", "https://nowhere.test/", "http://api.test:6/")
+	for _, want := range []string{"network: allowed, but failed: ", "nowhere.test:443 (resolve nowhere.test: ", "no such host)", "api.test:6 (", "connection refused"} {
+		if !strings.Contains(stderr, want) {
+			t.Errorf("silk says %q, want %q", stderr, want)
+		}
+	}
+}
+
+// TestHostsOfAProfile: what a profile names needs no flag, and a flag names something else instead.
+func TestHostsOfAProfile(t *testing.T) {
+	w := enterWorld(t)
+	s := newSilk(t, nil, "  hosts: {from: lab:text, image: '"+curl+"', summary: reaches one, network: allowlist, hosts: ['api.test:80']}\n", curl)
+	for _, test := range []struct {
+		word  string
+		flags []string
+		seen  bool
+	}{
+		{"w71rw", nil, true},
+		{"w72rw", []string{"--net", "other.test:80"}, false},
+		{"w73rw", []string{"--net", "deny"}, false},
+	} {
+		_, _, status := s.say(t, append(append([]string{"run", "-p", "hosts"}, test.flags...), "--", "curl", "-sS", "http://api.test/"+test.word)...)
+		if seen := w.of(test.word, "http"); (len(seen) > 0) != test.seen || (status == 0) != test.seen {
+			t.Errorf("with %q: status %d, seen %q", test.flags, status, seen)
+		}
+	}
+}
+
+// TestWithoutGateway: a silk that cannot start its gateway runs nothing that was to have a network.
+func TestWithoutGateway(t *testing.T) {
+	s := newSilk(t, nil, "", curl)
+	s.env = append(s.env, "SILK_GATEWAY="+filepath.Join(s.dir, "nothing"))
+	stdout, stderr, status := s.say(t, "run", "-p", "curl", "--net", "api.test:80", "--", "sh", "-c", "echo it runs")
+	if status != atFault || stdout != "" || !strings.Contains(stderr, "gateway") {
+		t.Errorf("status %d, %q, %q", status, stdout, stderr)
+	}
+	if stdout, stderr, status := s.say(t, "run", "-p", "curl", "--net", "deny", "--", "sh", "-c", "echo it runs"); status != 0 || stdout != "it runs\n" {
+		t.Errorf("one without a network: status %d, %q, %q", status, stdout, stderr)
+	}
+}
