@@ -147,6 +147,8 @@ func TestFaults(t *testing.T) {
 		"layers without a rule":            func(r *Row) { r.Rule, r.Want = "", Want{Errno: "EPERM"} },
 		"an effect that its rule stops":    func(r *Row) { r.Want.Effect = true },
 		"a misspelt refusal":               func(r *Row) { r.Rule = Egress + "nmae" },
+		"a refusal by no rule":             func(r *Row) { r.Rule, r.Behind, r.Hosts, r.Want = "", nil, []string{"h:1"}, unknownName },
+		"a refusal without a way out":      func(r *Row) { r.Rule = Egress + "name" },
 		"a decoy without a way out":        func(r *Row) { r.Serves = true },
 		"a misspelt rule behind":           func(r *Row) { r.Behind = thenRule("file.unlistd") },
 		"a layer behind one of the kernel": func(r *Row) { r.Behind = behind(kernel("EPERM", noCapability), Layer{Effect: true}) },

@@ -85,6 +85,43 @@ func TestServicesSeeWhoComes(t *testing.T) {
 	}
 }
 
+// TestServicesStartAnew: who came to a run's decoys is not held against the next one that has them.
+func TestServicesStartAnew(t *testing.T) {
+	s := newSuite(t, nil)
+	r := holding("a")
+	r.Hosts = []string{"a:{open}:{closed}"}
+	once := func(do func(h Host) error) Verdict {
+		t.Helper()
+		s.Run = func(_ context.Context, req policy.Request, _ string) (Result, error) {
+			ports := strings.Split(req.Hosts[0], ":")
+			return fine, do(Host{Open: ports[1], Closed: ports[2]})
+		}
+		reports, err := s.Do(t.Context(), []Row{r})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reports[0].Verdict
+	}
+	for range services {
+		if got := once(func(h Host) error {
+			_, err := asks("tcp", h.Open, "x")
+			_, closedErr := asks("tcp", h.Closed, "x")
+			return errors.Join(err, closedErr)
+		}); got != Hole {
+			t.Fatalf("decoys that were reached: %s", got)
+		}
+	}
+	for range services {
+		if got := once(func(Host) error { return nil }); got != Holds {
+			t.Errorf("decoys that were reached by another run: %s", got)
+		}
+	}
+	r.Serves = true
+	if got := once(func(Host) error { return nil }); got != Hole {
+		t.Errorf("a decoy that only another run has reached: %s", got)
+	}
+}
+
 // TestOwner: the owner lets runs reach one decoy of each pair, and leads names to addresses that nothing is to connect to but that.
 func TestOwner(t *testing.T) {
 	s := newSuite(t, nil)
