@@ -192,36 +192,111 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-// TestServed: who watches a run that a server has sees what it reaches while it runs.
-func TestServed(t *testing.T) {
-	s := newSilk(t, nil, "grants: {hosts: ['api.test:80']}\nserve: {listen: ''}\n", python)
-	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("the server takes too long"))
-	defer cancel()
-	cmd := s.command(ctx, "serve")
+// serve starts `silk serve`, which ends with the test, and returns its client.
+func (s silk) serve(ctx context.Context, t *testing.T) *client.Client {
+	t.Helper()
+	cmd := s.command(context.WithoutCancel(ctx), "serve")
 	var log bytes.Buffer
 	cmd.Stderr = &log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	t.Cleanup(func() {
 		if err := errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait()); err != nil {
 			t.Errorf("the server's end: %v: %s", err, log.String())
 		}
-	}()
+	})
 	c, err := client.New(client.Config{URL: "unix://" + filepath.Join(s.dir, "home", "silk.sock")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
+	t.Cleanup(c.Close)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for c.Ready(ctx) != nil {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("%v: %s", context.Cause(ctx), log.String())
+			t.Fatal(context.Cause(ctx))
 		}
 	}
+	return c
+}
+
+// serverConfig lets clients of a server reach two hosts without asking.
+const serverConfig = "grants: {hosts: ['api.test:80', 'other.test:80']}\nserve: {listen: ''}\n"
+
+// TestShared: sandboxes that share a gateway process reach what they may, each its own.
+func TestShared(t *testing.T) {
+	w := enterWorld(t)
+	s := newSilk(t, nil, serverConfig, python)
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("the server takes too long"))
+	defer cancel()
+	c := s.serve(ctx, t)
+	code := `
+import socket, sys
+def get(name, word):
+    try:
+        with socket.create_connection((name, 80), 10) as s:
+            s.sendall(f"GET /{word} HTTP/1.1\r\nHost: {name}\r\n\r\n".encode())
+            return s.recv(15)
+    except OSError as e:
+        return e
+api, other = sys.argv[1:]
+print("READY", flush=True)
+sys.stdin.readline()
+print(get("api.test", api), get("other.test", other), flush=True)
+`
+	runs := map[string][]string{"api.test:80": {"w81rw", "w82rw"}, "other.test:80": {"w83rw", "w84rw"}}
+	var ready, all sync.WaitGroup
+	ready.Add(len(runs))
+	for host, words := range runs {
+		r, err := c.Submit(ctx, api.RunRequest{Profile: python, Code: &code, Args: words, Hosts: []string{host}, StdinOpen: true}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Go(func() {
+			came := sync.OnceFunc(ready.Done)
+			defer came()
+			for f, err := range c.Watch(r.ID, client.Cursor{}).Frames(ctx) {
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if data, _ := f.Bytes(); f.Type == api.FrameOutput && bytes.Contains(data, []byte("READY")) {
+					came()
+					ready.Wait() // both run
+					if _, err := c.Input(ctx, r.ID, api.Input{Data: "go\n", End: true}); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	ready.Wait()
+	gateways := 0
+	for _, name := range processes(t) {
+		if strings.HasPrefix(name, "silk-gateway") {
+			gateways++
+		}
+	}
+	all.Wait()
+	if gateways != 1 {
+		t.Errorf("%d gateways", gateways)
+	}
+	for word, seen := range map[string]bool{"w81rw": true, "w82rw": false, "w83rw": false, "w84rw": true} {
+		if got := w.of(word, ""); (len(got) > 0) != seen {
+			t.Errorf("of %s is seen %q", word, got)
+		}
+	}
+}
+
+// TestServed: who watches a run that a server has sees what it reaches while it runs.
+func TestServed(t *testing.T) {
+	s := newSilk(t, nil, serverConfig, python)
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("the server takes too long"))
+	defer cancel()
+	c := s.serve(ctx, t)
 	code := strays + "\nimport sys\nprint('READY', flush=True)\nsys.stdin.readline()\n"
 	r, err := c.Submit(ctx, api.RunRequest{Profile: python, Code: &code, Hosts: []string{"api.test:80"}, StdinOpen: true}, "")
 	if err != nil {
