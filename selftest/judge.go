@@ -47,7 +47,7 @@ type Destination struct {
 // countEgress adds to Refused what was refused on the way out, by rule.
 func (r *Result) countEgress() {
 	for _, d := range r.Egress {
-		if d.Allowed {
+		if d.Allowed || d.Rule == "" { // no rule: those of more destinations than are told apart
 			continue
 		}
 		if r.Refused == nil {

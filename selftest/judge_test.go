@@ -125,7 +125,7 @@ func TestJudgeWithout(t *testing.T) {
 
 // TestCountEgress: refusals are counted by rule, and what was allowed is not.
 func TestCountEgress(t *testing.T) {
-	r := Result{Refused: map[string]int64{"system.chroot": 1}, Egress: []Destination{{Rule: "name", Count: 2}, {Allowed: true, Rule: "bytes", Count: 1}, {Rule: "name", Count: 1}, {Rule: "udp", Count: 1}}}
+	r := Result{Refused: map[string]int64{"system.chroot": 1}, Egress: []Destination{{Rule: "name", Count: 2}, {Allowed: true, Rule: "bytes", Count: 1}, {Rule: "name", Count: 1}, {Rule: "udp", Count: 1}, {Count: 7}}}
 	r.countEgress()
 	if want := map[string]int64{"system.chroot": 1, Egress + "name": 3, Egress + "udp": 1}; !maps.Equal(r.Refused, want) {
 		t.Errorf("%v, want %v", r.Refused, want)
