@@ -4,20 +4,28 @@ import (
 	"context"
 	"net/netip"
 	"os"
+	"time"
 )
 
 // Order is what a gateway process is told of one sandbox; the sandbox's link is the descriptor beside it.
 type Order struct {
-	ID          string                `json:"id"`
-	Open        bool                  `json:"open,omitempty"`
-	Rules       []string              `json:"rules"`
-	Hosts       map[string]netip.Addr `json:"hosts,omitempty"`
-	Targets     []string              `json:"targets,omitempty"`
-	Secrets     []Secret              `json:"secrets,omitempty"`
-	Authority   *Authority            `json:"authority,omitempty"`   // for the hosts of Secrets; nil: those that speak TLS are not let through
-	Roots       []byte                `json:"roots,omitempty"`       // PEM: whom the gateway trusts besides the host's own, where it stands in for a host
-	Connections int                   `json:"connections,omitempty"` // see package gateway; 0 is its default
-	Bytes       int64                 `json:"bytes,omitempty"`
+	ID        string                `json:"id"`
+	Open      bool                  `json:"open,omitempty"`
+	Rules     []string              `json:"rules"`
+	Hosts     map[string]netip.Addr `json:"hosts,omitempty"`
+	Targets   []string              `json:"targets,omitempty"`
+	Secrets   []Secret              `json:"secrets,omitempty"`
+	Authority *Authority            `json:"authority,omitempty"` // for the hosts of Secrets; nil: those that speak TLS are not let through
+	Roots     []byte                `json:"roots,omitempty"`     // PEM: whom the gateway trusts besides the host's own, where it stands in for a host
+	Limits    Limits                `json:"limits,omitzero"`
+}
+
+// Limits are how much of the network one sandbox gets. Zero values mean the defaults.
+type Limits struct {
+	Connections int           `json:"connections,omitempty"` // at once; default 256
+	Bytes       int64         `json:"bytes,omitempty"`       // both ways, all connections together; default 10 GiB
+	Rate        int64         `json:"rate,omitempty"`        // bytes a second, both ways, all connections together; 0: as fast as it goes
+	Life        time.Duration `json:"life_ns,omitempty"`     // of one connection; 0: as long as the sandbox
 }
 
 // Report is what a gateway process says. The last one of a sandbox says that it has ended.

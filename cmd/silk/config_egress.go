@@ -16,6 +16,7 @@ import (
 type egressConfig struct {
 	secrets     map[string]string // files with values, by name
 	authorities string            // file with certificates, PEM; "": the host's own
+	limits      egress.Limits     // of each sandbox
 }
 
 // readEgress reads what the owner says of names, addresses and secrets.
@@ -49,6 +50,14 @@ func readEgress(d *strictyaml.Decoder, n strictyaml.Node, g *policy.Grants) (c e
 			c.secrets = map[string]string{}
 			d.Entries(v, "egress: secrets", func(name string, _, value strictyaml.Node) {
 				c.secrets[name] = absolute(d, value, "egress: secrets: "+name)
+			})
+		},
+		"limits": func(v strictyaml.Node) {
+			d.Fields(v, "egress: limits", map[string]func(strictyaml.Node){
+				"connections": func(v strictyaml.Node) { c.limits.Connections = readCount(d, v, "egress: limits: connections") },
+				"bytes":       func(v strictyaml.Node) { c.limits.Bytes = readBytes(d, v, "egress: limits: bytes") },
+				"rate":        func(v strictyaml.Node) { c.limits.Rate = readBytes(d, v, "egress: limits: rate") },
+				"life":        func(v strictyaml.Node) { c.limits.Life = readDuration(d, v, "egress: limits: life") },
 			})
 		},
 		"authorities": func(v strictyaml.Node) { c.authorities = absolute(d, v, "egress: authorities") },

@@ -6,7 +6,9 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/silk-sandbox/silk/egress"
 	"github.com/silk-sandbox/silk/policy"
 )
 
@@ -18,6 +20,7 @@ egress:
   targets: ["127.0.0.1:8443", "10.1.2.3/8:5432", "[fd00::/8]:443"]
   secrets: {TOKEN: /etc/token}
   authorities: /etc/ca.pem
+  limits: {connections: 8, bytes: 1GiB, rate: 10MiB, life: 2h}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +32,7 @@ egress:
 	if !reflect.DeepEqual(c.grants, want) {
 		t.Errorf("grants %+v, want %+v", c.grants, want)
 	}
-	if want := (egressConfig{secrets: map[string]string{"TOKEN": "/etc/token"}, authorities: "/etc/ca.pem"}); !reflect.DeepEqual(c.egress, want) {
+	if want := (egressConfig{secrets: map[string]string{"TOKEN": "/etc/token"}, authorities: "/etc/ca.pem", limits: egress.Limits{Connections: 8, Bytes: 1 << 30, Rate: 10 << 20, Life: 2 * time.Hour}}); !reflect.DeepEqual(c.egress, want) {
 		t.Errorf("%+v, want %+v", c.egress, want)
 	}
 	for text, fault := range map[string]string{
@@ -44,6 +47,10 @@ egress:
 		"targets: ['10.0.0.0/33:80']":       `egress: targets has "10.0.0.0/33:80"`,
 		"secrets: {TOKEN: token}":           `egress: secrets: TOKEN is "token", which is not an absolute path`,
 		"host: {}":                          `c.yaml:1`,
+		"limits: {rate: 10}":                `egress: limits: rate is not a size`,
+		"limits: {connections: 0}":          `egress: limits: connections`,
+		"limits: {life: 0s}":                `egress: limits: life is "0s", which is not a duration above zero`,
+		"limits: {speed: 1MiB}":             `c.yaml:1`,
 	} {
 		if _, err := parseConfig("c.yaml", []byte("egress: {"+text+"}")); err == nil || !strings.Contains(err.Error(), fault) {
 			t.Errorf("%s: %v, want %q", text, err, fault)

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/silk-sandbox/silk/driver"
+	"github.com/silk-sandbox/silk/egress"
 	"github.com/silk-sandbox/silk/run"
 )
 
@@ -13,11 +14,12 @@ type openDrivers func(cfg driverConfig) (hostTools, error)
 
 // driverConfig is what drivers are made of.
 type driverConfig struct {
-	Home    string // state directory
-	Sentry  string // path of the sandbox kernel instead of the built-in one, $SILK_SENTRY; empty: built in
-	Gateway string // path of the egress gateway instead of the built-in one, $SILK_GATEWAY; empty: built in
-	Ready   int    // sandbox kernels that KeepReady has waiting
-	Watch   bool   // the host's kernel watches sandboxes besides, where it can
+	Home    string        // state directory
+	Sentry  string        // path of the sandbox kernel instead of the built-in one, $SILK_SENTRY; empty: built in
+	Gateway string        // path of the egress gateway instead of the built-in one, $SILK_GATEWAY; empty: built in
+	Limits  egress.Limits // of each sandbox that has a way out
+	Ready   int           // sandbox kernels that KeepReady has waiting
+	Watch   bool          // the host's kernel watches sandboxes besides, where it can
 	Logger  *slog.Logger
 }
 

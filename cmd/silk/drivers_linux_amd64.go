@@ -22,7 +22,7 @@ func hostDrivers(cfg driverConfig) (hostTools, error) {
 	if err != nil {
 		return hostTools{}, &hostError{err}
 	}
-	gateway := process.New(func() (string, error) { return process.Executable.Locate(cfg.Gateway, cfg.Home) })
+	gateway := process.New(func() (string, error) { return process.Executable.Locate(cfg.Gateway, cfg.Home) }, cfg.Limits)
 	return hostTools{
 		Drivers: []driver.Driver{g}, Egress: gateway, Sweep: g.Sweep, Leftovers: g.Leftovers, KeepReady: g.KeepReady,
 		Close: func() error { return errors.Join(g.Close(), gateway.Close()) },

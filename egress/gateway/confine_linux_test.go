@@ -113,7 +113,7 @@ func tries(what intrusion) map[string]func() error {
 		"connect": func() error {
 			c, err := new(net.Dialer).DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", what.Port))
 			if err == nil {
-				_ = c.Close()
+				err = errors.Join(c.(*net.TCPConn).SetLinger(0), c.Close())
 			}
 			return err
 		},

@@ -62,19 +62,6 @@ func (g *gateway) hasLeft() bool {
 	}
 }
 
-// patience sets until when a connection waits for bytes.
-func (g *gateway) patience(c net.Conn) error {
-	if !g.hasLeft() {
-		if err := c.SetReadDeadline(time.Now().Add(g.cfg.Idle)); err != nil {
-			return err
-		}
-	}
-	if g.hasLeft() { // be it just now, after whenLeft has set another
-		return c.SetReadDeadline(time.Now().Add(afterSilence))
-	}
-	return nil
-}
-
 // whenLeft ends the patience of connections when the sandbox is gone, unless stop is called before.
 func (g *gateway) whenLeft(conns ...net.Conn) (stop func()) {
 	stopped := make(chan struct{})

@@ -49,10 +49,10 @@ type Link interface{ io.ReadWriter }
 
 // Config is how much of the network a sandbox gets. Zero values mean the defaults.
 type Config struct {
-	Connections int           // at once; default 256
-	Bytes       int64         // both ways together; default 10 GiB
-	Dial        time.Duration // for a connection to come about, and for a client to say what it speaks; default 10 s
-	Idle        time.Duration // without a byte, after which a connection ends; default 5 min
+	egress.Limits
+
+	Dial time.Duration // for a connection to come about, and for a client to say what it speaks; default 10 s
+	Idle time.Duration // without a byte, after which a connection ends; default 5 min
 
 	Secrets   []egress.Secret   // for hosts of the table's rules
 	Authority *egress.Authority // the sandbox trusts it; needed for Secrets of hosts that speak TLS
@@ -97,16 +97,42 @@ type gateway struct {
 	reports *reports
 	web     *web
 
-	slots chan struct{} // one for each connection
-	quota quota
-	work  sync.WaitGroup
+	slots    chan struct{} // one for each connection
+	queriers chan struct{} // one for each connection with queries
+	lookups  chan struct{} // one for each query by UDP
+	quota    quota
+	work     sync.WaitGroup
+
+	ending sync.Mutex
+	over   bool // nothing begins any more
 
 	left chan struct{} // closed when nothing more comes from the sandbox
 	open count         // connections with something to pass on
 }
 
-// maxInFlight bounds connections that are neither made nor refused yet.
-const maxInFlight = 512
+// begin says whether a connection may begin, which then says g.work.Done. The stack calls in goroutines of its own.
+func (g *gateway) begin() bool {
+	g.ending.Lock()
+	defer g.ending.Unlock()
+	if !g.over {
+		g.work.Add(1)
+	}
+	return !g.over
+}
+
+// Bounds of what a sandbox has of this process, besides its connections: a sandbox that wants all of it must not have the memory of all.
+const (
+	maxInFlight = 512       // connections that are neither made nor refused yet
+	maxQueriers = 16        // connections to the resolver
+	maxLookups  = 32        // queries by UDP that are not answered yet; others are dropped, as a resolver does that has too much to do
+	windowBytes = 256 << 10 // what a connection buffers each way at first
+	maxWindow   = 512 << 10 // and at most. The link is memory: its delay is below a millisecond
+	bufferBytes = 64 << 10  // what is passed on at once
+
+	// How long the stack keeps a connection that it has ended. Nothing is late on a link of memory.
+	timeWait  = time.Second
+	finWaiter = 5 * time.Second
+)
 
 // Serve serves a sandbox until ctx ends or its link does, which is no error. When it returns nothing of it is left: every connection is
 // closed, every decision told.
@@ -115,26 +141,37 @@ func Serve(ctx context.Context, link Link, table *egress.Table, cfg Config) (err
 	defer cancel()
 	cfg = cfg.withDefaults()
 	g := &gateway{
-		cfg: cfg, table: table, slots: make(chan struct{}, cfg.Connections), quota: quota{left: cfg.Bytes}, left: make(chan struct{}),
+		cfg: cfg, table: table, slots: make(chan struct{}, cfg.Connections), queriers: make(chan struct{}, maxQueriers), lookups: make(chan struct{}, maxLookups), left: make(chan struct{}),
 		reports: &reports{tell: cfg.Decided, seen: map[sort]*repeated{}},
 	}
+	g.quota.left.Store(cfg.Bytes)
+	g.quota.rate = cfg.Rate
 	g.web = newWeb(g)
 	endpoint := channel.New(512, egress.MTU, "")
 	if g.stack, err = newStack(endpoint); err != nil {
 		return err
 	}
-	forwarder := tcp.NewForwarder(g.stack, 0, maxInFlight, func(r *tcp.ForwarderRequest) {
+	forwarder := tcp.NewForwarder(g.stack, windowBytes, maxInFlight, func(r *tcp.ForwarderRequest) {
+		if !g.begin() {
+			r.Complete(true)
+			return
+		}
+		defer g.work.Done()
 		g.open.add(1)
-		g.work.Go(func() {
-			settled := sync.OnceFunc(func() { g.open.add(-1) })
-			defer settled()
-			g.connection(ctx, r, settled)
-		})
+		settled := sync.OnceFunc(func() { g.open.add(-1) })
+		defer settled()
+		g.connection(ctx, r, settled)
 	})
 	g.stack.SetTransportProtocolHandler(tcp.ProtocolNumber, forwarder.HandlePacket)
 	g.stack.SetTransportProtocolHandler(udp.ProtocolNumber, udp.NewForwarder(g.stack, func(r *udp.ForwarderRequest) bool {
 		return g.datagrams(ctx, r)
 	}).HandlePacket)
+	if err := g.resolve(ctx); err != nil {
+		g.web.close()
+		g.stack.Close()
+		g.stack.Wait()
+		return err
+	}
 
 	g.work.Go(func() { send(ctx, endpoint, link) })
 	err = receive(ctx, endpoint, link)
@@ -144,6 +181,9 @@ func Serve(ctx context.Context, link Link, table *egress.Table, cfg Config) (err
 	endpoint.Close()
 	g.stack.Close() // ends every connection on the sandbox's side
 	g.web.close()
+	g.ending.Lock()
+	g.over = true
+	g.ending.Unlock()
 	g.work.Wait()
 	g.stack.Wait()
 	g.reports.end()
@@ -159,9 +199,15 @@ func newStack(endpoint stack.LinkEndpoint) (*stack.Stack, error) {
 		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, ipv6.NewProtocol},
 		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol},
 	})
-	sack := tcpip.TCPSACKEnabled(true)
+	sack, wait, linger := tcpip.TCPSACKEnabled(true), tcpip.TCPTimeWaitTimeoutOption(timeWait), tcpip.TCPLingerTimeoutOption(finWaiter)
+	set := func(o tcpip.SettableTransportProtocolOption) tcpip.Error {
+		return s.SetTransportProtocolOption(tcp.ProtocolNumber, o)
+	}
 	for _, err := range []tcpip.Error{
-		s.CreateNIC(nic, endpoint), s.SetPromiscuousMode(nic, true), s.SetSpoofing(nic, true), s.SetTransportProtocolOption(tcp.ProtocolNumber, &sack),
+		s.CreateNIC(nic, endpoint), s.SetPromiscuousMode(nic, true), s.SetSpoofing(nic, true), set(&sack), set(&wait), set(&linger),
+		set(&tcpip.TCPSendBufferSizeRangeOption{Min: tcp.MinBufferSize, Default: windowBytes, Max: maxWindow}),
+		set(&tcpip.TCPReceiveBufferSizeRangeOption{Min: tcp.MinBufferSize, Default: windowBytes, Max: maxWindow}),
+		own(s, ipv4.ProtocolNumber, egress.Gateway4), own(s, ipv6.ProtocolNumber, egress.Gateway6),
 	} {
 		if err != nil {
 			s.Close()
@@ -170,6 +216,11 @@ func newStack(endpoint stack.LinkEndpoint) (*stack.Stack, error) {
 	}
 	s.SetRouteTable([]tcpip.Route{{Destination: header.IPv4EmptySubnet, NIC: nic}, {Destination: header.IPv6EmptySubnet, NIC: nic}})
 	return s, nil
+}
+
+// own gives the stack an address at which it is itself, and not in somebody's name.
+func own(s *stack.Stack, protocol tcpip.NetworkProtocolNumber, addr netip.Addr) tcpip.Error {
+	return s.AddProtocolAddress(nic, tcpip.ProtocolAddress{Protocol: protocol, AddressWithPrefix: tcpip.AddrFromSlice(addr.AsSlice()).WithPrefix()}, stack.AddressProperties{})
 }
 
 // receive brings packets of the sandbox to the stack until there is no more.

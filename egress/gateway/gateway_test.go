@@ -312,7 +312,7 @@ func TestRefusedBeforeAnythingIsDialled(t *testing.T) {
 
 func TestConnectionsAreBounded(t *testing.T) {
 	port := echo(t)
-	s := enter(t, egress.Config{Rules: rules(t, fmt.Sprintf("tcp:echo.example:%d", port)), Resolve: public}, Config{Connections: 2})
+	s := enter(t, egress.Config{Rules: rules(t, fmt.Sprintf("tcp:echo.example:%d", port)), Resolve: public}, Config{Limits: egress.Limits{Connections: 2}})
 	for i := range 3 {
 		c, err := s.connect("echo.example", port)
 		if (err == nil) != (i < 2) {
@@ -329,7 +329,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 
 func TestBytesAreBounded(t *testing.T) {
 	port := echo(t)
-	s := enter(t, egress.Config{Rules: rules(t, fmt.Sprintf("tcp:echo.example:%d", port)), Resolve: public}, Config{Bytes: 100 << 10})
+	s := enter(t, egress.Config{Rules: rules(t, fmt.Sprintf("tcp:echo.example:%d", port)), Resolve: public}, Config{Limits: egress.Limits{Bytes: 100 << 10}})
 	c, err := s.connect("echo.example", port)
 	if err != nil {
 		t.Fatal(err)

@@ -89,7 +89,7 @@ func Control(ctx context.Context, sock int) error {
 			defer context.AfterFunc(ctx, func() { _ = unix.Shutdown(int(link), unix.SHUT_RDWR) })()
 			report(egress.Report{ID: order.ID, Ready: true})
 			own := Config{
-				Connections: order.Connections, Bytes: order.Bytes, Secrets: order.Secrets, Authority: order.Authority, Roots: rootsOf(order),
+				Limits: order.Limits, Secrets: order.Secrets, Authority: order.Authority, Roots: rootsOf(order),
 				Decided: func(d Decision) { report(egress.Report{ID: order.ID, Decision: &d}) },
 			}
 			controlled(&cfg, &own)

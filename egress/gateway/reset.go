@@ -1,10 +1,13 @@
 package gateway
 
 import (
+	"context"
 	"net"
+	"time"
 
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 )
 
 // cut breaks a connection off. Its other end hears of a reset, as if it were connected to the one that failed: an ordinary end would make it take
@@ -34,4 +37,32 @@ func (s *spoken) SetLinger(seconds int) error {
 		return l.SetLinger(seconds)
 	}
 	return nil
+}
+
+// leave closes a connection and waits until the sandbox has acknowledged all of it, for a while: what it does not take costs memory, and it could have
+// thousands of such connections one after the other.
+func (g *gateway) leave(ctx context.Context, c *guestConn) {
+	_ = c.Close()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	begun := time.Now()
+	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
+		switch tcp.EndpointState(c.endpoint.State()) {
+		case tcp.StateFinWait1, tcp.StateClosing, tcp.StateLastAck: // RFC 9293 section 3.3.2: our end is not acknowledged
+		default:
+			return
+		}
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			begun = time.Time{}
+		case <-g.left: // nobody acknowledges anything any more
+			begun = time.Time{}
+		}
+		if time.Since(begun) > g.cfg.Dial {
+			c.endpoint.Abort()
+			return
+		}
+		timer.Reset(wait)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,14 +33,31 @@ type sandbox struct {
 
 	mu        sync.Mutex
 	decisions []Decision
+	want      func([]byte) bool // of packets that the stack is not given
+	wanted    chan []byte
 	end       func()
 }
 
-// packets is an end of a socket of packets.
-type packets struct{ fd int }
+// watch takes packets from the gateway that are wanted, before the sandbox's stack has them.
+func (s *sandbox) watch(want func([]byte) bool) <-chan []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.want, s.wanted = want, make(chan []byte, 16)
+	return s.wanted
+}
 
-func (o *packets) Read(b []byte) (int, error)  { return unix.Read(o.fd, b) }
-func (o *packets) Write(b []byte) (int, error) { return unix.Write(o.fd, b) }
+// packets is an end of a socket of packets.
+type packets struct {
+	fd   int
+	sent atomic.Int64 // bytes
+}
+
+func (o *packets) Read(b []byte) (int, error) { return unix.Read(o.fd, b) }
+func (o *packets) Write(b []byte) (int, error) {
+	n, err := unix.Write(o.fd, b)
+	o.sent.Add(int64(n))
+	return n, err
+}
 
 // enter starts a gateway with its sandbox. Names lead to the addresses of hosts; whatever is dialled arrives at the port it was
 // dialled with, on this host's loopback.
@@ -54,7 +72,7 @@ func enter(t testing.TB, cfg egress.Config, limits Config) *sandbox {
 			t.Fatal(err)
 		}
 	}
-	s := &sandbox{t: t, link: &packets{pair[0]}}
+	s := &sandbox{t: t, link: &packets{fd: pair[0]}}
 	limits.Decided = func(d Decision) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -67,7 +85,7 @@ func enter(t testing.TB, cfg egress.Config, limits Config) *sandbox {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- Serve(ctx, &packets{pair[1]}, egress.New(cfg), limits) }()
+	go func() { served <- Serve(ctx, &packets{fd: pair[1]}, egress.New(cfg), limits) }()
 
 	endpoint := channel.New(512, egress.MTU, "")
 	s.stack = stack.New(stack.Options{
@@ -102,6 +120,16 @@ func enter(t testing.TB, cfg egress.Config, limits Config) *sandbox {
 			n, err := s.link.Read(b)
 			if err != nil || n <= 0 {
 				return
+			}
+			s.mu.Lock()
+			want, wanted := s.want, s.wanted
+			s.mu.Unlock()
+			if want != nil && want(b[:n]) {
+				select {
+				case wanted <- append([]byte(nil), b[:n]...):
+				default:
+				}
+				continue
 			}
 			protocol := ipv4.ProtocolNumber
 			if b[0]>>4 == 6 {

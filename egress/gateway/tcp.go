@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
@@ -43,7 +42,7 @@ func (g *gateway) connection(ctx context.Context, r *tcp.ForwarderRequest, settl
 		select {
 		case g.slots <- struct{}{}:
 			defer func() { <-g.slots }()
-		default:
+		default: // those that end count until the sandbox has acknowledged it, see leave
 			err = g.table.InForce(&egress.Refusal{Rule: egress.RefusedConnections, Reason: fmt.Sprintf("the sandbox has %d connections already", g.cfg.Connections)})
 		}
 	}
@@ -51,6 +50,11 @@ func (g *gateway) connection(ctx context.Context, r *tcp.ForwarderRequest, settl
 		r.Complete(true)
 		g.refused(d, err)
 		return
+	}
+	if g.cfg.Life > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, g.cfg.Life, &limit{"life", fmt.Sprintf("the connection has lasted for %v, as long as one may", g.cfg.Life)})
+		defer cancel()
 	}
 	if target.Protocol == egress.TCP {
 		g.plain(ctx, r, target, d)
@@ -61,7 +65,7 @@ func (g *gateway) connection(ctx context.Context, r *tcp.ForwarderRequest, settl
 		g.ended(d, err)
 		return
 	}
-	defer guest.Close()
+	defer g.leave(ctx, guest)
 	defer context.AfterFunc(ctx, func() { _ = guest.Close() })()
 	defer g.whenLeft(guest)()
 	said, hello, err := g.sniff(guest)
@@ -104,6 +108,7 @@ func (g *gateway) plain(ctx context.Context, r *tcp.ForwarderRequest, target egr
 		g.ended(d, errors.Join(err, host.Close()))
 		return
 	}
+	defer g.leave(ctx, guest)
 	g.join(ctx, guest, host, d)
 }
 
@@ -163,43 +168,57 @@ func (g *gateway) dial(ctx context.Context, target egress.Target, d *Decision) (
 	return nil, errors.Join(faults...)
 }
 
-// join passes bytes both ways until both sides have said all, one has failed, or nothing has come for long.
+// join passes bytes both ways until both sides have said all, one has failed, or a limit is reached.
 func (g *gateway) join(ctx context.Context, guest, host net.Conn, d Decision) {
 	defer g.whenLeft(guest, host)()
-	defer context.AfterFunc(ctx, func() { _, _ = guest.Close(), host.Close() })()
-	var last atomic.Int64 // when a byte came
-	last.Store(time.Now().UnixNano())
-	back := make(chan error, 1)
-	go func() { back <- g.pass(guest, host, &d.Taken, &last) }()
-	err := g.pass(host, guest, &d.Sent, &last)
-	if err != nil {
-		cut(guest) // the other way ends, too
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(ctx, func() { // whoever waits for one of them goes on
+		if errors.Is(context.Cause(ctx), context.Canceled) { // the sandbox is gone, and has said all
+			_, _ = guest.Close(), host.Close()
+			return
+		}
+		cut(guest)
 		cut(host)
+	})()
+	idle := time.AfterFunc(g.cfg.Idle, func() { cancel(&limit{"idle", fmt.Sprintf("no byte came for %v", g.cfg.Idle)}) })
+	defer idle.Stop()
+	way := func(to, from net.Conn, n *int64) error {
+		err := g.pass(ctx, to, from, n, idle)
+		if err != nil {
+			cancel(err)
+		}
+		return err
 	}
-	err = errors.Join(err, <-back)
+	back := make(chan error, 1)
+	go func() { back <- way(guest, host, &d.Taken) }()
+	err := way(host, guest, &d.Sent)
+	if other := <-back; err != nil || other != nil {
+		err = context.Cause(ctx) // which was first
+	}
 	_, _ = guest.Close(), host.Close()
 	g.ended(d, err)
 }
 
 // pass copies from one side to the other and says there that it was all.
-func (g *gateway) pass(to, from net.Conn, n *int64, last *atomic.Int64) error {
-	buf := make([]byte, 32<<10)
+func (g *gateway) pass(ctx context.Context, to, from net.Conn, n *int64, idle *time.Timer) error {
+	buf := make([]byte, bufferBytes)
 	for {
-		if err := g.patience(from); err != nil {
-			return err
+		if g.hasLeft() {
+			if err := from.SetReadDeadline(time.Now().Add(afterSilence)); err != nil {
+				return err
+			}
 		}
 		got, err := from.Read(buf)
 		if got > 0 {
-			last.Store(time.Now().UnixNano())
-			if err := g.quota.take(got); err != nil {
-				cut(to)
+			if err := g.take(ctx, got); err != nil {
 				return err
 			}
 			if _, err := to.Write(buf[:got]); err != nil {
-				cut(from) // nobody wants the rest
 				return err
 			}
 			*n += int64(got)
+			idle.Reset(g.cfg.Idle)
 		}
 		var timeout net.Error
 		switch {
@@ -209,9 +228,7 @@ func (g *gateway) pass(to, from net.Conn, n *int64, last *atomic.Int64) error {
 				return half.CloseWrite()
 			}
 			return to.Close()
-		case errors.As(err, &timeout) && timeout.Timeout() && time.Since(time.Unix(0, last.Load())) < g.cfg.Idle: // the other way is busy
 		default:
-			cut(to)
 			return err
 		}
 	}
@@ -257,10 +274,9 @@ func (g *gateway) failed(d Decision, err error) {
 // ended tells of a connection that was allowed.
 func (g *gateway) ended(d Decision, err error) {
 	d.Allowed, d.Lasted = true, time.Since(d.At)
-	if errors.Is(err, errQuota) {
-		d.Rule = "bytes"
-	}
-	if err != nil && d.Sent+d.Taken == 0 || errors.Is(err, errQuota) {
+	if l, ok := errors.AsType[*limit](err); ok {
+		d.Rule, d.Reason = l.rule, l.reason
+	} else if err != nil && d.Sent+d.Taken == 0 {
 		d.Reason = err.Error()
 	}
 	g.cfg.Decided(clipped(d))

@@ -27,7 +27,7 @@ type visit struct {
 	secrets []egress.Secret
 	tls     bool // the client speaks TLS with this gateway, which speaks it with the host
 	ctx     context.Context
-	cancel  context.CancelFunc
+	cancel  context.CancelCauseFunc
 	host    *http.Transport
 	idle    *time.Timer
 	done    chan struct{} // closed with the connection
@@ -43,18 +43,18 @@ type visit struct {
 
 func newVisit(ctx context.Context, g *gateway, c *spoken, target egress.Target, d Decision) *visit {
 	v := &visit{spoken: c, g: g, target: target, d: d, done: make(chan struct{})}
-	v.ctx, v.cancel = context.WithCancel(ctx)
+	v.ctx, v.cancel = context.WithCancelCause(ctx)
 	v.host = &http.Transport{
 		DialContext: v.dial, TLSClientConfig: &tls.Config{RootCAs: g.cfg.Roots, MinVersion: tls.VersionTLS12}, TLSHandshakeTimeout: g.cfg.Dial,
 		DisableCompression: true, MaxConnsPerHost: 1, ResponseHeaderTimeout: g.cfg.Idle, MaxResponseHeaderBytes: maxHead,
-		ReadBufferSize: bufferBytes, WriteBufferSize: bufferBytes,
+		ReadBufferSize: httpBufferBytes, WriteBufferSize: httpBufferBytes,
 	}
-	v.idle = time.AfterFunc(g.cfg.Idle, func() { _ = v.Close() })
+	v.idle = time.AfterFunc(g.cfg.Idle, func() { v.cancel(&limit{"idle", fmt.Sprintf("no byte came for %v", g.cfg.Idle)}) })
 	return v
 }
 
-// bufferBytes is what a connection to a host reads and writes at once.
-const bufferBytes = 16 << 10
+// httpBufferBytes is what a connection of HTTP to a host reads and writes at once.
+const httpBufferBytes = 16 << 10
 
 // begin says whether something may begin, which then says v.work.Done.
 func (v *visit) begin() bool {
@@ -75,13 +75,17 @@ func (v *visit) end() {
 	v.work.Wait()
 	v.host.CloseIdleConnections()
 	d := v.d
-	if !d.Addr.IsValid() && d.Reason == "" {
+	cause := context.Cause(v.ctx)
+	if _, limited := errors.AsType[*limit](cause); !limited {
+		cause = nil
+	}
+	if !d.Addr.IsValid() && d.Reason == "" && cause == nil {
 		return // it was refused, or has asked for nothing
 	}
 	if d.Addr.IsValid() { // or else what it has got was our word
 		d.Sent, d.Taken = v.sent.Load(), v.taken.Load()
 	}
-	v.g.ended(d, nil)
+	v.g.ended(d, cause)
 }
 
 // dial connects to the host. The transport calls it in a goroutine of its own, which may outlast the request.
@@ -194,11 +198,9 @@ func (v *visit) count(n int) int64 {
 }
 
 func (v *visit) take(n int) error {
-	err := v.g.quota.take(n)
+	err := v.g.take(v.ctx, n)
 	if err != nil {
-		v.mu.Lock()
-		v.d.Rule, v.d.Reason = "bytes", err.Error()
-		v.mu.Unlock()
+		v.cancel(err)
 	}
 	return err
 }
@@ -206,7 +208,7 @@ func (v *visit) take(n int) error {
 func (v *visit) Close() error {
 	v.once.Do(func() {
 		v.idle.Stop()
-		v.cancel()
+		v.cancel(nil)
 		close(v.done)
 	})
 	return v.spoken.Close()

@@ -22,15 +22,16 @@ import (
 type Gateway struct {
 	find       func() (string, error)
 	credential *syscall.Credential // nil: this process's own
+	limits     egress.Limits
 
 	mu      sync.Mutex
 	running *running
 }
 
 // New makes a gateway that starts the executable which find names when it is first needed, as a user of its own where this process is root. If
-// it dies, the sandboxes that it served have no network, and the next [Gateway.Open] starts another.
-func New(find func() (string, error)) *Gateway {
-	g := &Gateway{find: find}
+// it dies, the sandboxes that it served have no network, and the next [Gateway.Open] starts another. The limits are of each sandbox whose order has none.
+func New(find func() (string, error), limits egress.Limits) *Gateway {
+	g := &Gateway{find: find, limits: limits}
 	if os.Getuid() == 0 {
 		g.credential = &syscall.Credential{Uid: user, Gid: user}
 	}
@@ -73,6 +74,7 @@ var errDied = errors.New("the gateway process has died")
 // Open makes a way out for one sandbox and returns before it is ready: the sandbox can start meanwhile. tell is called with each decision,
 // one after the other.
 func (g *Gateway) Open(order egress.Order, tell func(egress.Decision)) (egress.Way, error) {
+	order = g.limited(order)
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return egress.Way{}, fmt.Errorf("make link: %w", err)
@@ -87,6 +89,14 @@ func (g *Gateway) Open(order egress.Order, tell func(egress.Decision)) (egress.W
 		return egress.Way{}, errors.Join(fmt.Errorf("open a way out: %w", err), link.Close())
 	}
 	return egress.Way{Link: link, Ready: w.isReady, Wait: w.wait}, nil
+}
+
+// limited is an order with limits, if there are any.
+func (g *Gateway) limited(o egress.Order) egress.Order {
+	if o.Limits == (egress.Limits{}) {
+		o.Limits = g.limits
+	}
+	return o
 }
 
 func (w *way) isReady(ctx context.Context) error {

@@ -52,7 +52,7 @@ func newGateway(t *testing.T) *Gateway {
 		t.Fatal(err)
 	}
 	testenv.NoLeaks(t)
-	g := New(build)
+	g := New(build, egress.Limits{})
 	t.Cleanup(func() {
 		if err := g.Close(); err != nil {
 			t.Error(err)
@@ -210,5 +210,15 @@ func TestConfined(t *testing.T) {
 	}
 	if err := errors.Join(w.Link.Close(), w.Wait(t.Context())); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestLimits(t *testing.T) {
+	g := New(build, egress.Limits{Rate: 1})
+	if got := g.limited(egress.Order{}).Limits; got.Rate != 1 {
+		t.Errorf("an order without limits has %+v", got)
+	}
+	if got := g.limited(egress.Order{Limits: egress.Limits{Bytes: 2}}).Limits; got != (egress.Limits{Bytes: 2}) {
+		t.Errorf("an order with limits has %+v", got)
 	}
 }
