@@ -159,6 +159,7 @@ type oci struct {
 	scratch string
 	group   func(name string) string // names the cgroup of a container
 	pids    int64                    // 0: no limits at all
+	netns   string                   // path of a network namespace to enter; empty: one of its own, with nothing in it
 	count   int
 }
 
@@ -218,7 +219,7 @@ func (o *oci) spec(id string, img rootfs, args []string) specs.Spec {
 		Linux: &specs.Linux{
 			Namespaces: []specs.LinuxNamespace{
 				{Type: specs.PIDNamespace},
-				{Type: specs.NetworkNamespace},
+				{Type: specs.NetworkNamespace, Path: o.netns},
 				{Type: specs.IPCNamespace},
 				{Type: specs.UTSNamespace},
 				{Type: specs.MountNamespace},

@@ -26,16 +26,17 @@ import (
 
 // config is what the command line says.
 type config struct {
-	out    string // the page to write
-	silk   string // binaries
-	sentry string // silk's sandbox kernel, for warm starts
-	runsc  string
-	server string // of silk serve
-	home   string // state directory of silk, with the lab images
-	n      int    // rounds of cold starts
-	pairs  int    // pairs for what policy costs
-	crowd  int    // sandboxes at once
-	parts  string // comma-separated; empty: all
+	out     string // the page to write
+	silk    string // binaries
+	sentry  string // silk's sandbox kernel, for warm starts
+	runsc   string
+	server  string // of silk serve
+	gateway string
+	home    string // state directory of silk, with the lab images
+	n       int    // rounds of cold starts
+	pairs   int    // pairs for what policy costs
+	crowd   int    // sandboxes at once
+	parts   string // comma-separated; empty: all
 }
 
 func main() {
@@ -45,11 +46,12 @@ func main() {
 	flag.StringVar(&cfg.sentry, "sentry", "bin/silk-sentry", "silk's sandbox kernel's `BINARY`")
 	flag.StringVar(&cfg.runsc, "runsc", "bin/runsc", "stock runsc's `BINARY`")
 	flag.StringVar(&cfg.server, "server", "bin/silk-server", "silk serve's `BINARY`")
+	flag.StringVar(&cfg.gateway, "gateway", "bin/silk-gateway", "silk's egress gateway's `BINARY`")
 	flag.StringVar(&cfg.home, "home", os.Getenv("SILK_HOME"), "state `DIR` with the lab images")
 	flag.IntVar(&cfg.n, "n", 15, "rounds of cold starts")
 	flag.IntVar(&cfg.pairs, "pairs", 30, "pairs of runs for what policy and watching cost")
 	flag.IntVar(&cfg.crowd, "crowd", 50, "sandboxes at once")
-	flag.StringVar(&cfg.parts, "only", "", "only these `PARTS`: starts,warm,service,flow,memory,inside,overhead")
+	flag.StringVar(&cfg.parts, "only", "", "only these `PARTS`: starts,warm,service,flow,memory,inside,network,overhead")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := bench(ctx, cfg)
@@ -63,7 +65,7 @@ func main() {
 func (c config) images() string { return filepath.Join(c.home, "images") }
 
 func bench(ctx context.Context, cfg config) (err error) {
-	for _, path := range []*string{&cfg.silk, &cfg.sentry, &cfg.runsc, &cfg.server, &cfg.home} {
+	for _, path := range []*string{&cfg.silk, &cfg.sentry, &cfg.runsc, &cfg.server, &cfg.gateway, &cfg.home} {
 		if *path, err = filepath.Abs(*path); err != nil {
 			return err
 		}
@@ -82,7 +84,7 @@ func bench(ctx context.Context, cfg config) (err error) {
 	if err := os.Chmod(scratch, 0o755); err != nil {
 		return fmt.Errorf("open scratch directory for others: %w", err)
 	}
-	for _, path := range []*string{&cfg.silk, &cfg.runsc, &cfg.server} {
+	for _, path := range []*string{&cfg.silk, &cfg.runsc, &cfg.server, &cfg.gateway} {
 		if *path, err = install(*path, scratch); err != nil {
 			return err
 		}
@@ -194,6 +196,14 @@ func (r *report) measure(ctx context.Context, m *meter, cfg config, scratch stri
 	}
 	silk := slices.IndexFunc(present, func(c contender) bool { return c.name == "silk" })
 	runsc := slices.IndexFunc(present, func(c contender) bool { return c.name == "runsc" })
+	if wanted("network") && silk >= 0 && runsc >= 0 {
+		if r.networks, err = networks(ctx, cfg, m, scratch, roots["lab:python"]); err != nil {
+			return err
+		}
+		if r.idleWay, err = idleWays(ctx, cfg.gateway); err != nil {
+			return err
+		}
+	}
 	if wanted("overhead") && silk >= 0 && runsc >= 0 {
 		if r.overhead, err = overhead(ctx, m, cfg.pairs, present[silk], present[runsc], roots); err != nil {
 			return err

@@ -101,6 +101,12 @@ func peak(pid int) (int64, error) {
 	return kib << 10, err
 }
 
+// resident is what a process has in memory now, in bytes.
+func resident(pid int) (int64, error) {
+	kib, err := field(fmt.Sprintf("/proc/%d/status", pid), "VmRSS:")
+	return kib << 10, err
+}
+
 // field reads the number behind key; 0 if the process has ended or is a zombie.
 func field(path, key string) (int64, error) {
 	file, err := os.Open(path)

@@ -25,6 +25,8 @@ type report struct {
 	single   []crowded
 	crowds   []crowded
 	inside   []comparison
+	networks []networked
+	idleWay  int64 // bytes
 	overhead []paired
 	trace    string // what silk run --trace-start says
 }
@@ -73,6 +75,7 @@ func (r report) write(w io.Writer) error {
 		r.writeInside(&b)
 	}
 	b.WriteString("\n")
+	r.writeNetwork(&b)
 	r.writeOverhead(&b)
 	_, err := io.WriteString(w, strings.TrimRight(b.String(), "\n")+"\n")
 	return err
@@ -176,7 +179,7 @@ func (r report) targets() []target {
 			all = append(all, target{fmt.Sprintf("PSS of each of %d at once", c.count), 20, mib(c.pss), " MiB"})
 		}
 	}
-	return all
+	return append(all, r.networkTargets()...)
 }
 
 func (r report) writeTargets(b *strings.Builder) {

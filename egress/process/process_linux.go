@@ -91,6 +91,16 @@ func (g *Gateway) Open(order egress.Order, tell func(egress.Decision)) (egress.W
 	return egress.Way{Link: link, Ready: w.isReady, Wait: w.wait}, nil
 }
 
+// Pid is the process that runs, for who measures it; 0 if none does.
+func (g *Gateway) Pid() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.running == nil {
+		return 0
+	}
+	return g.running.cmd.Process.Pid
+}
+
 // limited is an order with limits, if there are any.
 func (g *Gateway) limited(o egress.Order) egress.Order {
 	if o.Limits == (egress.Limits{}) {
