@@ -137,3 +137,31 @@ func TestSpecialPrefix(t *testing.T) {
 		}
 	}
 }
+
+func FuzzParseRule(f *testing.F) {
+	for _, text := range []string{
+		"example.org:443", "*.example.org:443", "tcp:192.0.2.0/24:5432", "[2001:db8::/32]:80", "tls:a.b:1", "http:localhost:80", "[::ffff:1.2.3.4]:80", "0x7f.1:80", "K@a.example:443/X-Key",
+	} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if s, err := ParseSecret(text); err == nil {
+			if again, err := ParseSecret(s.String()); again != s || err != nil {
+				t.Errorf("%q is %+v, and that is %+v, %v", text, s, again, err)
+			}
+		}
+		r, err := ParseRule(text)
+		if err != nil {
+			return
+		}
+		if again, err := ParseRule(r.String()); again != r || err != nil {
+			t.Errorf("%q is %+v, and that is %+v, %v", text, r, again, err)
+		}
+		if (r.Name == "") != r.Prefix.IsValid() || r.Port == 0 || !r.Covers(r) || r.Prefix.IsValid() && (r.Protocol != TCP || r.Prefix.Addr().Is4In6() || r.Prefix.Masked() != r.Prefix) {
+			t.Errorf("%q is %+v", text, r)
+		}
+		if _, err := netip.ParseAddr(r.Name); err == nil {
+			t.Errorf("%q has an address for a name", text)
+		}
+	})
+}

@@ -101,3 +101,57 @@ func TestSendRefusesTheTooLarge(t *testing.T) {
 		t.Error("Send took a message above the limit")
 	}
 }
+
+// FuzzReceive sends bytes, as a packet and as a file beside one: they are a message or an error, and nothing stays open.
+func FuzzReceive(f *testing.F) {
+	f.Add([]byte(`{"ID":"r","Args":["a"]}`), uint8(0))
+	f.Add([]byte(inFile), uint8(1))
+	f.Add([]byte(`{"ID":1}`), uint8(2))
+	f.Add([]byte{}, uint8(3))
+	p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { CloseAll(p[:]) })
+	lowest := func() int { // the next descriptor: what was left open is below it
+		fd, err := unix.Dup(p[0])
+		if err != nil {
+			f.Fatal(err)
+		}
+		_ = unix.Close(fd)
+		return fd
+	}
+	f.Fuzz(func(t *testing.T, b []byte, how uint8) {
+		free := lowest()
+		text, fds := b, make([]int, 0, 8)
+		if how&1 != 0 { // in a file, whose name is a packet
+			file, err := asFile(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer unix.Close(file)
+			text, fds = []byte(inFile), append(fds, file)
+		}
+		for range how >> 1 & 3 {
+			fds = append(fds, p[0])
+		}
+		var oob []byte
+		if len(fds) > 0 {
+			oob = unix.UnixRights(fds...)
+		}
+		if err := unix.Sendmsg(p[0], text, oob, nil, 0); err != nil {
+			t.Skip(err) // larger than the socket's buffer
+		}
+		var m message
+		got, err := Receive(p[1], &m)
+		if err != nil && got != nil && !errors.Is(err, io.EOF) {
+			t.Errorf("an error with %d descriptors: %v", len(got), err)
+		}
+		CloseAll(got)
+		if how&1 == 0 {
+			if now := lowest(); now != free {
+				t.Errorf("descriptor %d was free, now it is %d", free, now)
+			}
+		}
+	})
+}
