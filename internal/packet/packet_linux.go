@@ -73,13 +73,17 @@ func asFile(b []byte) (int, error) {
 // fromFile reads what asFile wrote.
 func fromFile(fd int) ([]byte, error) {
 	defer unix.Close(fd)
-	b := make([]byte, MaxMessageBytes+1)
+	var file unix.Stat_t
+	if err := unix.Fstat(fd, &file); err != nil {
+		return nil, fmt.Errorf("read message from a file: %w", err)
+	}
+	if file.Size > MaxMessageBytes {
+		return nil, fmt.Errorf("message is larger than %d bytes", MaxMessageBytes)
+	}
+	b := make([]byte, file.Size)
 	n, err := unix.Pread(fd, b, 0)
 	if err != nil {
 		return nil, fmt.Errorf("read message from a file: %w", err)
-	}
-	if n > MaxMessageBytes {
-		return nil, fmt.Errorf("message is larger than %d bytes", MaxMessageBytes)
 	}
 	return b[:n], nil
 }

@@ -155,3 +155,23 @@ func FuzzReceive(f *testing.F) {
 		}
 	})
 }
+
+func TestReceiveRefusesALargeFile(t *testing.T) {
+	testenv.NoLeaks(t)
+	a, b := pair(t)
+	file, err := unix.MemfdCreate("large", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(file)
+	if err := unix.Ftruncate(file, 1<<40); err != nil { // sparse
+		t.Fatal(err)
+	}
+	if err := unix.Sendmsg(a, []byte(inFile), unix.UnixRights(file), nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	var m message
+	if fds, err := Receive(b, &m); err == nil || fds != nil || !strings.Contains(err.Error(), "larger than") {
+		t.Errorf("Receive took a file of 1 TiB: %v, %v", fds, err)
+	}
+}
