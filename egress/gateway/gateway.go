@@ -129,6 +129,8 @@ const (
 	maxWindow   = 512 << 10 // and at most. The link is memory: its delay is below a millisecond
 	bufferBytes = 64 << 10  // what is passed on at once
 
+	queuePackets = 256 // to a sandbox that has not taken them; others are lost, as on any link
+
 	// How long the stack keeps a connection that it has ended. Nothing is late on a link of memory.
 	timeWait  = time.Second
 	finWaiter = 5 * time.Second
@@ -147,7 +149,7 @@ func Serve(ctx context.Context, link Link, table *egress.Table, cfg Config) (err
 	g.quota.left.Store(cfg.Bytes)
 	g.quota.rate = cfg.Rate
 	g.web = newWeb(g)
-	endpoint := channel.New(512, egress.MTU, "")
+	endpoint := channel.New(queuePackets, egress.MTU, "")
 	if g.stack, err = newStack(endpoint); err != nil {
 		return err
 	}
