@@ -199,8 +199,13 @@ func (o *Outbox) Wants(kind run.Kind) bool { return len(o.cfg.Routes[kind]) > 0 
 func (o *Outbox) Put(ctx context.Context, tx *sql.Tx, end run.End) error {
 	receivers := o.cfg.Routes[run.Kind(end.Record.Outcome.Kind)]
 	now := o.cfg.Now()
-	for _, receiver := range receivers {
-		if err := o.put(ctx, tx, end, receiver, receivers, now); err != nil {
+	ids := make([]string, len(receivers))
+	for i := range ids {
+		ids[i] = ulid.MustNew(ulid.Timestamp(now), rand.Reader).String()
+	}
+	slices.Sort(ids) // in lists the hand-offs of one run stand in one order
+	for i, receiver := range receivers {
+		if err := o.put(ctx, tx, end, ids[i], receiver, receivers, now); err != nil {
 			return fmt.Errorf("hand run %s to %s: %w", end.Record.Run, receiver, err)
 		}
 	}
@@ -210,8 +215,7 @@ func (o *Outbox) Put(ctx context.Context, tx *sql.Tx, end run.End) error {
 	return o.clean(ctx, tx, now)
 }
 
-func (o *Outbox) put(ctx context.Context, tx *sql.Tx, end run.End, receiver string, receivers []string, now time.Time) error {
-	id := ulid.MustNew(ulid.Timestamp(now), rand.Reader).String()
+func (o *Outbox) put(ctx context.Context, tx *sql.Tx, end run.End, id, receiver string, receivers []string, now time.Time) error {
 	text, err := encode(contentOf(end, id, receiver, receivers, now))
 	if err != nil {
 		return err

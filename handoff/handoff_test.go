@@ -538,6 +538,9 @@ func TestList(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if all := s.list(Filter{}); !slices.IsSortedFunc(all, func(a, b Entry) int { return strings.Compare(b.ID, a.ID) }) || all[0].Receiver != WidowWeaver || all[2].Receiver != WidowWeaver || all[4].Receiver != WidowWeaver {
+		t.Errorf("the hand-offs of a run stand in different orders: %+v", all)
+	}
 	for _, test := range []struct {
 		name string
 		f    Filter

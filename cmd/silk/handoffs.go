@@ -38,11 +38,11 @@ all sinks have it, then delivered; dead when a sink was given up, which retry ch
 			return a.handoffsList(f)
 		},
 	}
-	ls.Flags().StringVar(&f.State, "state", "", "only those in it: "+strings.Join(handoffStates, ", "))
-	ls.Flags().StringVar(&f.Receiver, "receiver", "", "only those for it: "+strings.Join(handoff.Receivers, ", "))
-	ls.Flags().StringVar(&f.Run, "run", "", "only those of this run (its first characters are enough)")
-	ls.Flags().StringVar(&f.Before, "before", "", "only those older than this hand-off, for the next page")
-	ls.Flags().IntVar(&f.Limit, "limit", 20, "at most so many")
+	ls.Flags().StringVar(&f.State, "state", "", "only those in this `STATE`: "+strings.Join(handoffStates, ", "))
+	ls.Flags().StringVar(&f.Receiver, "receiver", "", "only those for this `RECEIVER`: "+strings.Join(handoff.Receivers, ", "))
+	ls.Flags().StringVar(&f.Run, "run", "", "only those of this `RUN` (its first characters are enough)")
+	ls.Flags().StringVar(&f.Before, "before", "", "only those older than this `HANDOFF`, for the next page")
+	ls.Flags().IntVar(&f.Limit, "limit", 20, "at most this `NUMBER`")
 
 	show := &cobra.Command{
 		Use: "show HANDOFF", Short: "Show a hand-off: code, log, outcome, and where it went", Args: needArgs(1, 1, "one hand-off"),

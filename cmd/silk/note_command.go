@@ -56,7 +56,7 @@ block. The exit status is that of the first block that did not end well.`,
 		RunE: func(_ *cobra.Command, args []string) error { return a.noteRun(&f, args[0]) },
 	}
 	f.choose(c)
-	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "run, but show how the note would change in place of changing it")
+	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "run, but show how the note would change in place of changing it; nothing is handed on")
 	c.Flags().BoolVar(&f.stable, "stable", false, "leave out times and ids of runs, so that the same result is the same text")
 	c.Flags().StringVar(&f.attachments, "attachments", "", "`FOLDER` of the vault for pictures (default: configuration, the vault's own setting, attachments)")
 	return a.jsonFlag(c)

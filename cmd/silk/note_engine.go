@@ -63,8 +63,8 @@ func (e *noteEnd) pictures() (list []note.Artifact) {
 	return list
 }
 
-// noteEngine makes what runs the blocks: the server that the user named, or this host.
-func (a *app) noteEngine() (noteEngine, error) {
+// noteEngine makes what runs the blocks: the server that the user named, or this host, where a dry run hands nothing on.
+func (a *app) noteEngine(dry bool) (noteEngine, error) {
 	if a.serverURL() != "" {
 		c, err := a.server()
 		if err != nil {
@@ -81,6 +81,9 @@ func (a *app) noteEngine() (noteEngine, error) {
 	}
 	if err := h.knownDriver(""); err != nil {
 		return nil, errors.Join(err, h.close())
+	}
+	if dry {
+		h.config.handoffs.routes = handoff.Routes{}
 	}
 	engine, err := a.engine(h)
 	if err != nil {

@@ -93,7 +93,7 @@ func (a *app) noteClean(f *noteFlags, name string) error {
 		cleaned += n
 	}
 	if !f.dryRun {
-		a.errorf("%d results removed", cleaned)
+		a.errorf("%s removed", countText(cleaned, "result"))
 	}
 	return nil
 }

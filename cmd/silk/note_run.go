@@ -68,7 +68,7 @@ func (a *app) noteRun(f *noteFlags, name string) (err error) {
 	if err != nil {
 		return err
 	}
-	if r.engine, err = a.noteEngine(); err != nil {
+	if r.engine, err = a.noteEngine(f.dryRun); err != nil {
 		return err
 	}
 	err = errors.Join(r.all(list), r.engine.close())
@@ -165,6 +165,9 @@ func (r *noteRunner) one(i int) (err error) {
 	}
 	defer func() { err = errors.Join(err, end.close()) }()
 	answer := noteAnswer{Note: r.file.shown, Line: b.Line + 1, Block: i + 1, Outcome: end.outcome}
+	if r.flags.dryRun { // the note on the disk has no results of this run above
+		answer.Line = r.first.Blocks[i].Line + 1
+	}
 	answer.Beside, err = r.put(before, b, end)
 	if err != nil {
 		return err

@@ -65,6 +65,21 @@ func (v vault) text() string {
 	return string(text)
 }
 
+// handoffs are those that were handed on, as silk handoffs ls prints them.
+func (v vault) handoffs() string {
+	v.Helper()
+	out, err := v.command(v.Context(), "handoffs", "ls", "--json", "--limit", "1000").Output()
+	if err != nil {
+		v.Fatal(err)
+	}
+	return string(out)
+}
+
+// lines are the lines of blocks that silk note run speaks of.
+func lines(said string) string {
+	return strings.Join(regexp.MustCompile(`(?m):(\d+): `).FindAllString(said, -1), "")
+}
+
 // changing are the parts of results that are others each time.
 var changing = regexp.MustCompile(`( · [0-9.]+ (ms|s))?( · run |silk-|--run )[0-9A-Z]{26}`)
 
@@ -120,6 +135,14 @@ func TestTour(t *testing.T) {
 	stdout, _, _ := v.verb("run", v.note, "--block", "1", "--dry-run")
 	if !strings.Contains(stdout, "\n-> [!quote]- silk-sandbox output · ok · exit 0\n+> [!quote]- silk-sandbox output · ok · exit 0 · ") || v.text() != before {
 		t.Errorf("a dry run prints %s", stdout)
+	}
+	handed := v.handoffs()
+	_, stderr, _ := v.verb("run", v.note, "--all", "--dry-run")
+	if v.handoffs() != handed || handed == "[]\n" {
+		t.Errorf("a dry run hands something on; before it was %s", handed)
+	}
+	if _, again, _ := v.verb("run", v.note, "--all"); lines(stderr) != lines(again) || lines(again) == "" {
+		t.Errorf("a dry run speaks of the lines %s, where blocks are in %s", lines(stderr), lines(again))
 	}
 	if _, stderr, status := v.verb("clean", v.note, "--all"); status != 0 || v.text() != string(tour) || len(pictures()) != 0 {
 		t.Errorf("clean: %d %s, pictures %v, note\n%s", status, stderr, pictures(), v.text())
