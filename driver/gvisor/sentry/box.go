@@ -215,6 +215,7 @@ func (b *box) run(ready func()) (wire.Message, error) {
 	b.kernel().Kill(linux.WaitStatusTerminationSignal(linux.SIGKILL)) // init, and everything that the program left behind
 	b.loader.WaitExit()
 	close(b.over)
+	b.memory.last(b)
 	return b.end(status), nil
 }
 

@@ -50,7 +50,10 @@ func (b *box) addLink(link wire.Link, sock int) error {
 		s.Stack.AddRoute(route)
 	}
 	go sendPackets(endpoint, sock)
-	go receivePackets(endpoint, sock)
+	go func() {
+		receivePackets(endpoint, sock)
+		s.Stack.DisableNIC(linkNIC) // programs are told that there is no network, in place of waiting for answers
+	}()
 	return nil
 }
 
@@ -71,6 +74,7 @@ func sendPackets(endpoint *channel.Endpoint, sock int) {
 	}
 }
 
+// receivePackets ends when the other end is gone.
 func receivePackets(endpoint *channel.Endpoint, sock int) {
 	buf := make([]byte, 64<<10)
 	for {

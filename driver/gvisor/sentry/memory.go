@@ -51,12 +51,7 @@ func (m *memoryWatch) watch(b *box) {
 		defer again.Stop()
 		for over := 0; ; {
 			<-again.C
-			used, err := b.kernel().MemoryFile().TotalUsage()
-			if err != nil {
-				panic("memory of the sandbox cannot be read: " + err.Error()) // fail closed
-			}
-			total := int64(used) - b.ws.usedBytes() + max(0, heap.bytes()-heapAllowance)
-			m.peak.Store(max(m.peak.Load(), total))
+			total := m.sample(b, heap)
 			if total <= limit || total <= limit+forkAllowance*b.forked() {
 				over = 0
 				again.Reset(sampleAfter(limit-total, cores))
@@ -70,6 +65,30 @@ func (m *memoryWatch) watch(b *box) {
 			}
 		}
 	}()
+}
+
+func (m *memoryWatch) sample(b *box, heap heapSample) int64 {
+	used, err := b.kernel().MemoryFile().TotalUsage()
+	if err != nil {
+		panic("memory of the sandbox cannot be read: " + err.Error()) // fail closed
+	}
+	total := int64(used) - b.ws.usedBytes() + max(0, heap.bytes()-heapAllowance)
+	for peak := m.peak.Load(); total > peak && !m.peak.CompareAndSwap(peak, total); peak = m.peak.Load() {
+	}
+	return total
+}
+
+// last looks at what is left when the last process has ended, which may have been before the next sample: files in memory. What a process had is
+// given back a moment later.
+func (m *memoryWatch) last(b *box) {
+	heap := newHeapSample()
+	if m.sample(b, heap) <= b.req.MemoryBytes {
+		return
+	}
+	<-time.After(minInterval)
+	if m.sample(b, heap) > b.req.MemoryBytes {
+		m.exceeded.Store(true)
+	}
 }
 
 // sampleAfter is how long a guest with so many cores needs at least for the bytes that are left to it.
