@@ -18,7 +18,7 @@ const (
 	FrameOutput    FrameType = "output"    // a piece of one channel
 	FrameProgress  FrameType = "progress"  // a step of the start: Step
 	FrameViolation FrameType = "violation" // policy ended the sandbox: Rule, Syscall, Detail
-	FrameEgress    FrameType = "egress"    // something was dialled or refused: Host, Port, Allowed
+	FrameEgress    FrameType = "egress"    // something was dialled or refused: Kind, Host, Port, Allowed, Rule, Detail
 	FrameApproval  FrameType = "approval"  // it waits for the owner, or the owner has decided: State, Detail
 	FrameDisplay   FrameType = "display"   // an artifact to be shown: MIME, Path
 	FrameGap       FrameType = "gap"       // bytes From to To of Channel are not to be had any more
@@ -60,6 +60,7 @@ type Frame struct {
 	Syscall string `json:"syscall,omitempty"`
 	Detail  string `json:"detail,omitempty"`
 	Step    string `json:"step,omitempty"`
+	Kind    string `json:"kind,omitempty"` // of egress: tcp, udp, or dns for a look-up
 	Host    string `json:"host,omitempty"`
 	Port    int    `json:"port,omitempty"`
 	Allowed *bool  `json:"allowed,omitempty"`

@@ -183,7 +183,11 @@ func (l *life) openEgress(spec *driver.Spec) (ready func(context.Context) error,
 		return nil, host(err)
 	}
 	l.way = &way
-	l.undo.Push(func(ctx context.Context) error { return errors.Join(l.closeLink(), way.Wait(ctx)) })
+	l.undo.Push(func(ctx context.Context) error {
+		l.wayLost = way.Wait(ctx)
+		return nil
+	})
+	l.undo.Push(func(context.Context) error { return l.closeLink() })
 	spec.Link = driver.Link{File: way.Link, Addrs: []netip.Addr{egress.Sandbox4, egress.Sandbox6}, MTU: egress.MTU}
 	resolver := fmt.Sprintf("nameserver %s\nnameserver %s\n", egress.Gateway4, egress.Gateway6)
 	spec.Files = append(spec.Files, driver.File{Path: "/etc/resolv.conf", Content: []byte(resolver)})
@@ -250,8 +254,13 @@ func (l *life) leaveKills() bool {
 	return l.plan.Egress != nil && l.plan.Egress.OnRefused == profile.RefusedKills
 }
 
-// judgeEgress makes a violation of the attempt that ended the run, also where the program was faster than its end.
+// judgeEgress makes a violation of the attempt that ended the run, also where the program was faster than its end, and an error of a run whose
+// network was gone from some moment on: its program may have made something else of it.
 func (l *life) judgeEgress() {
+	if l.wayLost != nil && (l.out.Kind == OK || l.out.Kind == Failed) {
+		l.out.Message = fmt.Sprintf("the network was lost while the program ran: %v; the program itself ended with %s", l.wayLost, l.out.Kind)
+		l.out.Kind, l.out.Reason = Error, ReasonHost
+	}
 	if l.traffic == nil || !l.leaveKills() || l.out.Kind == Violated || l.out.Kind == Denied || l.out.Kind == Error {
 		return
 	}

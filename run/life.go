@@ -42,6 +42,7 @@ type life struct {
 
 	traffic *traffic    // nil: nothing leads out
 	way     *egress.Way // as traffic
+	wayLost error       // why there was no way out from some moment on
 
 	streams  *streams
 	stdin    *os.File // our end of the sandbox's stdin or terminal, nil if it has none

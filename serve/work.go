@@ -65,7 +65,7 @@ func (s *Server) do(ctx context.Context, e queue.Entry) error {
 		},
 		OnFrame: func(f run.Frame) { l.stream.Output(f.Channel, f.Offset, f.Seq, f.At, f.Data) },
 		OnEgress: func(d egress.Decision) {
-			l.stream.Publish(api.Frame{Type: api.FrameEgress, Host: d.Host, Port: int(d.Port), Allowed: &d.Allowed, Rule: d.Rule, Detail: d.Reason})
+			l.stream.Publish(api.Frame{Type: api.FrameEgress, Kind: d.Kind, Host: d.Host, Port: int(d.Port), Allowed: &d.Allowed, Rule: d.Rule, Detail: d.Reason})
 		},
 		OnGone: l.stream.ProgramGone,
 		Stdin:  inputOf(in, l),

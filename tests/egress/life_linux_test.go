@@ -47,7 +47,7 @@ func processes(t *testing.T) map[int]string {
 // atFault is the exit status of silk when silk itself, or the host, was at fault.
 const atFault = 125
 
-// TestDeathOfTheGateway: without its gateway a sandbox has no network, its program learns of it, and the run ends as any other, with its record.
+// TestDeathOfTheGateway: without its gateway a sandbox has no network, its program learns of it, and the run ends as an error of the host, with its record.
 func TestDeathOfTheGateway(t *testing.T) {
 	const code = `
 import socket, sys
@@ -121,7 +121,7 @@ print("the end")
 				t.Errorf("something got out: %q", seen)
 			}
 			runs := decode[[]record.Record](t, s, "runs", "ls", "--json")
-			if len(runs) != 1 || runs[0].Outcome.Kind != "ok" {
+			if len(runs) != 1 || runs[0].Outcome.Kind != "error" || !strings.Contains(runs[0].Outcome.Message, "the network was lost while the program ran") {
 				t.Errorf("the record: %+v", runs)
 			}
 		})

@@ -80,6 +80,8 @@ export interface ViolationFrame {
 export interface EgressFrame {
   readonly type: "egress";
   readonly run: string;
+  /** tcp, udp, or dns for a look-up. Servers before it was there do not say. */
+  readonly kind?: string;
   readonly host: string;
   readonly port?: number;
   readonly allowed: boolean;
@@ -167,7 +169,7 @@ const decoders = {
   output,
   progress: frame<ProgressFrame>("progress", { run: string, step: optional(string), detail: optional(string) }),
   violation: frame<ViolationFrame>("violation", { run: string, rule: string, syscall: optional(string), detail: optional(string) }),
-  egress: frame<EgressFrame>("egress", { run: string, host: string, port: optional(integer), allowed: boolean, rule: optional(string), detail: optional(string) }),
+  egress: frame<EgressFrame>("egress", { run: string, kind: optional(string), host: string, port: optional(integer), allowed: boolean, rule: optional(string), detail: optional(string) }),
   approval: frame<ApprovalFrame>("approval", { run: string, state: string, detail: optional(string) }),
   display: frame<DisplayFrame>("display", { run: string, mime: string, path: string }),
   gap,

@@ -782,6 +782,7 @@ export interface components {
             /** Format: int64 */
             from?: number;
             host?: string;
+            kind?: string;
             mime?: string;
             /** Format: int64 */
             offset?: number;
