@@ -129,7 +129,7 @@ const (
 	maxWindow   = 512 << 10 // and at most. The link is memory: its delay is below a millisecond
 	bufferBytes = 64 << 10  // what is passed on at once
 
-	queuePackets = 256 // to a sandbox that has not taken them; others are lost, as on any link
+	queuePackets = 128 // to a sandbox that has not taken them; others are lost, as on any link
 
 	// How long the stack keeps a connection that it has ended. Nothing is late on a link of memory.
 	timeWait  = time.Second
