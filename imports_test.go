@@ -43,9 +43,9 @@ var mayImport = map[string]string{
 	"serve/servetest":      "*",                                                                             // wiring, as in cmd/silk, for tests
 	"watch/bpf":            "watch",
 	"selftest":             "driver/rules egress policy profile", // rules, and kinds of refusals: what must come of an attack follows from them
-	"queue":                "store",                       // the rows of what was accepted
-	"queue/*":              "queue",                       // streams for it
-	"cmd/silk":             "*",                           // the one place that names concrete drivers
+	"queue":                "store",                              // the rows of what was accepted
+	"queue/*":              "queue",                              // streams for it
+	"cmd/silk":             "*",                                  // the one place that names concrete drivers
 	"cmd/silk/*":           "*",
 	"cmd/silk-sentry":      "driver/gvisor/sentry",
 	"bench":                "api driver driver/gvisor egress egress/process image record store", // speaks to the service as clients do, measures the driver below the engine, unpacks images for others, and fills a store

@@ -12,8 +12,14 @@ func TestSampleAfter(t *testing.T) {
 		cores uint
 		want  time.Duration
 	}{
-		{512 << 20, 1, maxInterval}, {32 << 20, 1, 15625 * time.Microsecond}, {32 << 20, 2, 7812500 * time.Nanosecond}, {32 << 20, 0, 15625 * time.Microsecond},
-		{1 << 20, 1, minInterval}, {0, 1, minInterval}, {-1 << 20, 1, minInterval}, {1 << 62, 1, maxInterval},
+		{512 << 20, 1, maxInterval},
+		{32 << 20, 1, 15625 * time.Microsecond},
+		{32 << 20, 2, 7812500 * time.Nanosecond},
+		{32 << 20, 0, 15625 * time.Microsecond},
+		{1 << 20, 1, minInterval},
+		{0, 1, minInterval},
+		{-1 << 20, 1, minInterval},
+		{1 << 62, 1, maxInterval},
 	} {
 		if got := sampleAfter(test.left, test.cores); got != test.want {
 			t.Errorf("%d bytes, %d cores: %v, want %v", test.left, test.cores, got, test.want)
