@@ -73,7 +73,7 @@ type Link struct {
 type File struct {
 	Path    string // absolute and clean
 	Content []byte
-	After   bool // what the image's own has comes before Content
+	After   bool // what the image's own has comes before Content; without one there is none
 }
 
 // Spec is a sandbox ready to start. Everything in it was decided by policy and prepared by the engine; a driver adds

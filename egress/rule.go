@@ -31,6 +31,9 @@ type Rule struct {
 // of either: 192.0.2.0/24, [2001:db8::/32]. Names and addresses come back in their usual form.
 func ParseRule(text string) (Rule, error) {
 	var r Rule
+	if strings.Contains(text, "://") {
+		return Rule{}, fmt.Errorf("host %q is a URL; write its host and port, such as example.org:443", text)
+	}
 	rest := text
 	for _, p := range []Protocol{TCP, TLS, HTTP} {
 		if after, ok := strings.CutPrefix(text, string(p)+":"); ok {

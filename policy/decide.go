@@ -124,7 +124,7 @@ func (d *decision) end() (Plan, error) {
 	case hash:
 		return d.plan, nil
 	case "":
-		return d.plan, &Denial{Rule: RuleApproval, Detail: "approval needed for " + list(d.approval), Fix: d.words("approve this very plan with --approve "+hash, "ask the owner to approve "+hash)}
+		return d.plan, &Denial{Rule: RuleApproval, Detail: "approval needed for " + list(d.approval), Fix: d.words("approve this very plan with --approve "+hash, "ask the owner to approve "+hash+d.grantsHosts())}
 	}
 	// Whoever approved another plan than this one has not seen what would run, even if nothing in it takes an approval.
 	return d.plan, &Denial{Rule: RuleApproval, Detail: fmt.Sprintf("approval %q is not for this plan", d.req.Approve), Fix: "the hash of this plan is " + hash}

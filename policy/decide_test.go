@@ -149,10 +149,26 @@ func TestDecide(t *testing.T) {
 			}
 		}},
 		{name: "a service beside hosts", prof: &served, change: func(r *Request) { r.Client = ClientCLI; r.Hosts = []string{"a.org:443"} }, inspect: wantHosts("a.org:443")},
+		{name: "localhost", change: func(r *Request) { r.Client = ClientCLI; r.Hosts = []string{"localhost:80"} }, unread: true, text: "is the sandbox itself; give a service of this host another name"},
+		{name: "a host over the API says what else the owner can do", change: func(r *Request) { r.Hosts = []string{"a.org:443"} }, rule: RuleApproval, text: "or to allow the hosts for all runs by grants: hosts"},
+		{name: "one secret for two hosts", change: func(r *Request) {
+			r.Client, r.Hosts, r.Secrets = ClientCLI, []string{"a.org:443", "b.org:443"}, []string{"T@a.org:443/X", "T@b.org:443/X"}
+		}, inspect: func(t *testing.T, p Plan) {
+			if len(p.Egress.Secrets) != 2 || strings.Count(strings.Join(p.Env, " "), "T=silk-secret-T") != 1 {
+				t.Errorf("%q, %q", p.Egress.Secrets, p.Env)
+			}
+		}},
+		{name: "a secret in a variable that is set", change: func(r *Request) {
+			r.Client, r.Hosts, r.Secrets, r.Env = ClientCLI, []string{"a.org:443"}, []string{"T@a.org:443/X"}, []string{"T=1"}
+		}, unread: true, text: "both a secret and set"},
+		{name: "a secret for a host that is not named", change: func(r *Request) {
+			r.Client, r.Hosts, r.Secrets = ClientCLI, []string{"a.org:443"}, []string{"T@b.org:443/X"}
+		}, unread: true, text: "add b.org:443 to them"},
+		{name: "a secret over the API", change: func(r *Request) { r.Hosts, r.Secrets = []string{"a.org:443"}, []string{"T@a.org:443/X"} }, rule: RuleApproval, text: "secret T@a.org:443/X"},
 		{name: "local-fork is loopback", change: func(r *Request) { r.Client = ClientCLI; r.Network = "local-fork" }, text: "network local-fork (invoker)"},
 		{name: "hosts over MCP without grant", change: func(r *Request) { r.Client = ClientMCP; r.Hosts = []string{"example.org:443"} }, rule: RuleNetwork, text: "network example.org:443 is beyond"},
 		{name: "host without port", change: func(r *Request) { r.Hosts = []string{"example.org"} }, unread: true, text: `host "example.org" has no port`},
-		{name: "host with scheme", change: func(r *Request) { r.Hosts = []string{"https://example.org:443"} }, unread: true},
+		{name: "host with scheme", change: func(r *Request) { r.Hosts = []string{"https://example.org:443"} }, unread: true, text: "is a URL; write its host and port"},
 		{name: "host with bad port", change: func(r *Request) { r.Hosts = []string{"example.org:0"} }, unread: true},
 		{name: "everything below a top-level name", change: func(r *Request) { r.Hosts = []string{"*.org:443"} }, unread: true, text: "would be everything below .org"},
 		{name: "IPv6 host without brackets", change: func(r *Request) { r.Hosts = []string{"::1:80"} }, unread: true},

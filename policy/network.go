@@ -82,13 +82,16 @@ func (d *decision) secrets() {
 			d.fault("secret %s is for %s, where anything may be spoken (tcp:); leave tcp: out", s.Name, where)
 			continue
 		}
-		if slices.ContainsFunc(d.plan.Env, func(e string) bool { return strings.HasPrefix(e, s.Name+"=") }) {
+		placeholder := s.Name + "=" + s.Placeholder()
+		if slices.ContainsFunc(d.plan.Env, func(e string) bool { return strings.HasPrefix(e, s.Name+"=") && e != placeholder }) {
 			d.fault("the variable %s is both a secret and set", s.Name)
 			continue
 		}
 		d.widen(RuleSecret, "secret "+s.String(), "no secret")
 		d.plan.Egress.Secrets = append(d.plan.Egress.Secrets, s.String())
-		d.plan.Env = append(d.plan.Env, s.Name+"="+s.Placeholder())
+		if !slices.Contains(d.plan.Env, placeholder) { // one secret may be for several hosts
+			d.plan.Env = append(d.plan.Env, placeholder)
+		}
 	}
 	if len(d.plan.Egress.Secrets) == 0 {
 		return
@@ -122,7 +125,10 @@ func (d *decision) service() {
 	maps.DeleteFunc(d.plan.Egress.Addrs, func(name, _ string) bool { return !s.Rule.Names(name) })
 	if s.Addr.IsValid() { // named by the owner
 		target := egress.Rule{Prefix: netip.PrefixFrom(s.Addr, s.Addr.BitLen()), Port: s.Rule.Port}
-		d.plan.Egress.Addrs[s.Rule.Name], d.plan.Egress.Targets = s.Addr.String(), append(d.plan.Egress.Targets, target.Target())
+		d.plan.Egress.Addrs[s.Rule.Name] = s.Addr.String()
+		if !slices.Contains(d.plan.Egress.Targets, target.Target()) {
+			d.plan.Egress.Targets = append(d.plan.Egress.Targets, target.Target())
+		}
 	}
 	d.plan.Env = slices.DeleteFunc(d.plan.Env, func(e string) bool { return strings.HasPrefix(e, d.prof.Service.Variable+"=") })
 	d.plan.Env = append(d.plan.Env, d.prof.Service.Variable+"="+s.URL)
@@ -195,6 +201,10 @@ func (d *decision) rules(where string, texts []string) (rules []egress.Rule) {
 // reachable refuses rules with addresses that nothing leads to, or that only the owner may name: the invoker of the local command line
 // is one, whose address is a target of this plan.
 func (d *decision) reachable(rule egress.Rule) bool {
+	if rule.Name == "localhost" || strings.HasSuffix(rule.Name, ".localhost") { // RFC 6761 section 6.3
+		d.fault("host %q is the sandbox itself; give a service of this host another name: egress: {hosts: {api.test: 127.0.0.1}, targets: [\"127.0.0.1/32:%d\"]} in the configuration, and api.test:%d here", rule, rule.Port, rule.Port)
+		return false
+	}
 	if !rule.Prefix.IsValid() {
 		return true
 	}
@@ -220,4 +230,12 @@ func loopbackWay(rule egress.Rule) string {
 		addr = fmt.Sprintf("%q", addr)
 	}
 	return fmt.Sprintf("egress: {hosts: {api.test: %s}, targets: [%q]} in the configuration, and api.test:%d here", addr, rule.Target(), rule.Port)
+}
+
+// grantsHosts is what the owner can do besides approving a run with hosts.
+func (d *decision) grantsHosts() string {
+	if len(d.plan.Hosts) == 0 {
+		return ""
+	}
+	return ", or to allow the hosts for all runs by grants: hosts in the configuration"
 }

@@ -274,6 +274,7 @@ func (l *life) judgeEgress() {
 	v := driver.Violation{Rule: "egress." + d.Rule, Syscall: call, Argument: strings.TrimSuffix(fmt.Sprintf("%s:%d", d.Host, d.Port), ":0")}
 	l.out.Kind, l.out.Rule, l.out.Syscall, l.out.Argument = Violated, v.Rule, v.Syscall, v.Argument
 	l.out.Message, l.out.ExitCode, l.out.Signal = "policy ended the run: "+v.String(), nil, 0
+	delete(l.out.Flags, "workspace_lost") // as of every violation
 }
 
 // events are the audit events of the traffic: one for each destination, and one for those that are not named.

@@ -22,6 +22,7 @@ const runExample = `  silk run hello.py
   silk run count.py --stdin words.txt -- --top 10
   silk run --dir . -p lab:repo --timeout 5m -- go test ./...
   silk run plot.py --artifacts out
+  silk run client.py --net api.example.org:443
   silk run -p lab:text -it`
 
 func (a *app) runCommand() *cobra.Command {
@@ -32,8 +33,8 @@ func (a *app) runCommand() *cobra.Command {
 		Long: `Run a file, code or a command in a sandbox that lives for this one run.
 
 With FILE (or - for stdin, or -c CODE) that program is run and ARGV are its arguments; without, ARGV is the whole command.
-The program sees a minimal read-only system, /workspace, /tmp and /dev/shm; no network, none of your files, nothing of
-your environment. Its output is shown as it arrives. Files that it makes under /workspace are its artifacts: --artifacts
+The program sees a minimal read-only system, /workspace, /tmp and /dev/shm; no network but what --net names, none of your files,
+nothing of your environment. Its output is shown as it arrives. Files that it makes under /workspace are its artifacts: --artifacts
 DIR receives copies.
 
 Exit status: the program's own, 128+s after signal s, 124 timeout, 137 out of memory, 159 policy violation, 126 denied,
@@ -47,7 +48,7 @@ Exit status: the program's own, 128+s after signal s, 124 timeout, 137 out of me
 	f.add(a, c)
 	c.Flags().StringVar(&f.artifacts, "artifacts", "", "`DIR` that receives copies of the artifacts")
 	c.Flags().BoolVar(&a.json, "json", false, "print one JSON object at the end, and nothing else on stdout")
-	c.Flags().BoolVar(&a.jsonl, "jsonl", false, "print JSON lines: started unless refused, output as it arrives, denial or violation if there is one, exit with the outcome")
+	c.Flags().BoolVar(&a.jsonl, "jsonl", false, "print JSON lines: started unless refused, output as it arrives, egress for what was reached and refused, denial or violation if there is one, exit with the outcome")
 	c.Flags().BoolVar(&f.events, "events", false, "with --jsonl: print also what was seen in the sandbox (opens, execs, sockets, ...) as it happens")
 	c.Flags().BoolVar(&f.trace, "trace-start", false, "show on stderr what the start of the sandbox took")
 	return c

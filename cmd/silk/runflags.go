@@ -72,7 +72,7 @@ func (f *runFlags) add(a *app, c *cobra.Command) {
 
 // networkAndHosts splits --net: a mode, or hosts for an allow-list.
 func (f *runFlags) networkAndHosts() (mode string, hosts []string) {
-	if !strings.Contains(f.network, ":") {
+	if !strings.ContainsAny(f.network, ":.,") { // a mode, or a host without its port, about which policy has a word
 		return f.network, nil
 	}
 	for host := range strings.SplitSeq(f.network, ",") {

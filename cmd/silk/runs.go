@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -217,6 +218,9 @@ func (a *app) printRecord(e record.Entry) error {
 	if r.Outcome.DeadAfterUs > 0 {
 		rows = append(rows, []string{"dead after", fmt.Sprintf("%.2f ms; --json has the %d events before", float64(r.Outcome.DeadAfterUs)/1000, len(r.Outcome.Events))})
 	}
+	for _, d := range r.Outcome.Egress {
+		rows = append(rows, egressRow(d))
+	}
 	for _, name := range slices.Sorted(maps.Keys(r.Outcome.Refused)) {
 		rows = append(rows, []string{"refused", fmt.Sprintf("%s %s", name, times(r.Outcome.Refused[name]))})
 	}
@@ -289,4 +293,13 @@ func runMissing(id string, err error) error {
 		return missingf("there is no run %s; silk runs ls lists them", printable(id))
 	}
 	return err
+}
+
+// egressRow says what was reached, or was not.
+func egressRow(d record.Destination) []string {
+	if !d.Allowed {
+		return []string{"kept from", fmt.Sprintf("%s, %s", refusedText(run.Destination(d)), times(int64(d.Count)))}
+	}
+	text := fmt.Sprintf("%s %s, %s sent, %s received", net.JoinHostPort(printable(d.Host), strconv.Itoa(d.Port)), times(int64(d.Count)), sizeText(d.Sent), sizeText(d.Taken))
+	return []string{"reached", text + tail(": ", d.Reason)}
 }

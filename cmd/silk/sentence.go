@@ -151,10 +151,10 @@ func limitNotes(o run.Outcome, l profile.Limits) string {
 // egressNote says in one line what the program was kept from reaching and what would let it, and what it could have reached, had it been there.
 func egressNote(o run.Outcome, p policy.Plan) string {
 	var named, flags, missed []string
-	attempts := int64(o.EgressMore)
+	attempts, guessed := int64(o.EgressMore), false
 	for _, d := range o.Egress {
 		if d.Allowed {
-			if d.Reason != "" && (d.Rule != "" || d.Sent+d.Taken == 0) && len(missed) < maxRefusals {
+			if d.Reason != "" && (d.Rule != "" || d.Count == 1 || d.Sent+d.Taken == 0) && len(missed) < maxRefusals {
 				missed = append(missed, refusedText(d))
 			}
 			continue
@@ -165,6 +165,7 @@ func egressNote(o run.Outcome, p policy.Plan) string {
 		}
 		if flag := flagFor(d); flag != "" && !slices.Contains(flags, flag) {
 			flags = append(flags, flag)
+			guessed = guessed || d.Port == 0
 		}
 	}
 	if len(named)+len(missed) == 0 {
@@ -182,6 +183,9 @@ func egressNote(o run.Outcome, p policy.Plan) string {
 	}
 	if len(flags) > 0 && p.Network == profile.NetworkAllowlist {
 		s += "; --net " + strings.Join(append(slices.Clone(p.Hosts), flags[:min(len(flags), maxRefusals)]...), ",") + " would allow it"
+		if guessed {
+			s += ", if 443 is the port"
+		}
 	}
 	return s
 }

@@ -81,7 +81,7 @@ func TestEgressNote(t *testing.T) {
 		{[]run.Destination{{Kind: "tcp", Host: "a.org", Port: 443, Allowed: true, Reason: "one of its connections failed", Sent: 1, Count: 2}}, list, ""},
 		{[]run.Destination{{Kind: "tcp", Host: "a.org", Port: 443, Allowed: true, Reason: "resolve a.org: no such host", Count: 1}}, list, "network: allowed, but failed: a.org:443 (resolve a.org: no such host)"},
 		{[]run.Destination{{Kind: "tcp", Host: "a.org", Port: 443, Allowed: true, Rule: "bytes", Reason: "had enough", Sent: 9, Count: 1}, dns("pypi.org")}, policy.Plan{}, `network: allowed, but failed: a.org:443 (had enough); refused once: pypi.org (no rule has the name "pypi.org")`},
-		{[]run.Destination{dns("pypi.org")}, list, `network: refused once: pypi.org (no rule has the name "pypi.org"); --net a.org:443,pypi.org:443 would allow it`},
+		{[]run.Destination{dns("pypi.org")}, list, `network: refused once: pypi.org (no rule has the name "pypi.org"); --net a.org:443,pypi.org:443 would allow it, if 443 is the port`},
 		{[]run.Destination{dns("pypi.org")}, policy.Plan{Network: profile.NetworkAllow}, `network: refused once: pypi.org (no rule has the name "pypi.org")`},
 		{
 			[]run.Destination{{Kind: "tcp", Host: "a.org", Port: 80, Rule: "port", Reason: "a.org is allowed with port 443 only", Count: 2}},
@@ -98,7 +98,7 @@ func TestEgressNote(t *testing.T) {
 		{
 			[]run.Destination{dns("a.test"), dns("b.test"), dns("c.test"), dns("d.test")},
 			list,
-			`network: refused 4 times: a.test (no rule has the name "a.test"); b.test (no rule has the name "b.test"); c.test (no rule has the name "c.test"); --net a.org:443,a.test:443,b.test:443,c.test:443 would allow it`,
+			`network: refused 4 times: a.test (no rule has the name "a.test"); b.test (no rule has the name "b.test"); c.test (no rule has the name "c.test"); --net a.org:443,a.test:443,b.test:443,c.test:443 would allow it, if 443 is the port`,
 		},
 		{[]run.Destination{{Kind: "dns", Host: "x\x1b[31m", Rule: "name", Reason: "no \x1b[31m rule", Count: 1}}, list, `network: refused once: "x\x1b[31m" (no ?[31m rule)`},
 	} {

@@ -112,10 +112,14 @@ func (v *visit) failed(err error) (status int, text string) {
 		v.g.refused(v.d, refused)
 		return http.StatusForbidden, fmt.Sprintf("%s is refused: %s", v.target.Host(), refused.Rule)
 	}
+	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
 	if v.d.Reason == "" && v.ctx.Err() == nil {
 		v.d.Reason = err.Error()
+		if untrusted {
+			v.d.Reason += "; egress: authorities in the configuration names whom to trust besides this host's own"
+		}
 	}
-	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+	if untrusted {
 		return http.StatusBadGateway, v.target.Host() + " has a certificate that this host does not trust"
 	}
 	return http.StatusBadGateway, v.target.Host() + " does not answer"

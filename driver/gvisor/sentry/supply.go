@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"gvisor.dev/gvisor/pkg/abi/linux"
+	"gvisor.dev/gvisor/pkg/errors/linuxerr"
 	"gvisor.dev/gvisor/pkg/fspath"
 	"gvisor.dev/gvisor/pkg/sentry/fsimpl/tmpfs"
 	"gvisor.dev/gvisor/pkg/sentry/vfs"
@@ -24,6 +25,9 @@ func (b *box) supplyFiles() error {
 		content := f.Content
 		if f.After {
 			own, err := w.read(at)
+			if linuxerr.Equals(linuxerr.ENOENT, err) {
+				continue // nobody in this image would read it
+			}
 			if err != nil {
 				return fmt.Errorf("read %s of the image, to which something is added: %w", f.Path, err)
 			}
