@@ -34,6 +34,9 @@ func ParseRule(text string) (Rule, error) {
 	if strings.Contains(text, "://") {
 		return Rule{}, fmt.Errorf("host %q is a URL; write its host and port, such as example.org:443", text)
 	}
+	if before, _, ok := strings.Cut(text, ":"); ok && strings.EqualFold(before, "udp") {
+		return Rule{}, fmt.Errorf("host %q is for UDP, which nothing leads out", text)
+	}
 	rest := text
 	for _, p := range []Protocol{TCP, TLS, HTTP} {
 		if after, ok := strings.CutPrefix(text, string(p)+":"); ok {

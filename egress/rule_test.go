@@ -59,7 +59,7 @@ func TestParseRule(t *testing.T) {
 		"[fe80::1%eth0]:80":                  "brackets",
 		"[::1:80":                            "brackets",
 		"tls:127.0.0.1:443":                  "write tcp:127.0.0.1:443",
-		"udp:example.org:53":                 "not a host name",
+		"udp:example.org:53":                 "is for UDP",
 	} {
 		if got, err := ParseRule(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("ParseRule(%q) = %+v, %v, want an error with %q", text, got, err, want)

@@ -164,6 +164,11 @@ func (t *Table) named(name string, port uint16) (Target, error) {
 	return target, nil
 }
 
+// Plain says whether a rule for a target's name and port lets it be spoken to by HTTP in the clear, in so many words.
+func (t *Table) Plain(target Target) bool {
+	return slices.ContainsFunc(t.cfg.Rules, func(r Rule) bool { return r.Protocol == HTTP && r.Port == target.Port && r.Names(target.Name) })
+}
+
 // ruled says whether a rule has a name.
 func (t *Table) ruled(name string) bool {
 	return slices.ContainsFunc(t.cfg.Rules, func(r Rule) bool { return r.Names(name) })

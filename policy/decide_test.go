@@ -160,7 +160,7 @@ func TestDecide(t *testing.T) {
 		}},
 		{name: "a secret in a variable that is set", change: func(r *Request) {
 			r.Client, r.Hosts, r.Secrets, r.Env = ClientCLI, []string{"a.org:443"}, []string{"T@a.org:443/X"}, []string{"T=1"}
-		}, unread: true, text: "both a secret and set"},
+		}, unread: true, text: "the variable T is set and is to be a secret"},
 		{name: "a secret for a host that is not named", change: func(r *Request) {
 			r.Client, r.Hosts, r.Secrets = ClientCLI, []string{"a.org:443"}, []string{"T@b.org:443/X"}
 		}, unread: true, text: "add b.org:443 to them"},

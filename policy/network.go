@@ -84,7 +84,10 @@ func (d *decision) secrets() {
 		}
 		placeholder := s.Name + "=" + s.Placeholder()
 		if slices.ContainsFunc(d.plan.Env, func(e string) bool { return strings.HasPrefix(e, s.Name+"=") && e != placeholder }) {
-			d.fault("the variable %s is both a secret and set", s.Name)
+			d.fault("the variable %s is set and is to be a secret; give the secret another name, or leave the variable out", s.Name)
+			continue
+		}
+		if slices.Contains(d.plan.Egress.Secrets, s.String()) {
 			continue
 		}
 		d.widen(RuleSecret, "secret "+s.String(), "no secret")

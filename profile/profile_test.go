@@ -252,6 +252,7 @@ func FuzzParse(f *testing.F) {
 func TestEndpoint(t *testing.T) {
 	for url, want := range map[string]string{
 		"http://127.0.0.1:3100/v1": "http:service.silk.internal:3100 127.0.0.1 http://service.silk.internal:3100/v1",
+		"http://localhost:3100":    "http:service.silk.internal:3100 127.0.0.1 http://service.silk.internal:3100",
 		"http://[::1]:80":          "http:service.silk.internal:80 ::1 http://service.silk.internal:80",
 		"https://api.example/x/":   "tls:api.example:443 invalid IP https://api.example:443/x/",
 		"http://API.test":          "http:api.test:80 invalid IP http://API.test:80",

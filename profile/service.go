@@ -35,6 +35,9 @@ func (s Service) Endpoint() (e Endpoint, err error) {
 		}
 	}
 	host := u.Hostname()
+	if host == "localhost" { // this host's, not the sandbox's
+		host = "127.0.0.1"
+	}
 	if e.Addr, err = netip.ParseAddr(host); err == nil {
 		if protocol == egress.TLS {
 			return e, fmt.Errorf("service: url %q has an address, for which nobody has a certificate; give it a name, and lead it there with egress: hosts", s.URL)

@@ -25,6 +25,10 @@ type Egress interface {
 // maxDestinations bounds the destinations that an outcome, a record and the audit trail name of one run; the rest is counted.
 const maxDestinations = 256
 
+// lastDecisions is how long the gateway is waited for when the sandbox is gone: what a program said last is passed on for a second at most. What
+// comes after, such as the record, has time of its own.
+const lastDecisions = 3 * time.Second
+
 // errRefused ends a run whose profile says that an attempt to leave does.
 var errRefused = errors.New("an attempt to reach what is not allowed")
 
@@ -184,6 +188,8 @@ func (l *life) openEgress(spec *driver.Spec) (ready func(context.Context) error,
 	}
 	l.way = &way
 	l.undo.Push(func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeoutCause(ctx, lastDecisions, errors.New("the gateway does not answer"))
+		defer cancel()
 		l.wayLost = way.Wait(ctx)
 		return nil
 	})

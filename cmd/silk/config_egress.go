@@ -10,6 +10,7 @@ import (
 	"github.com/silk-sandbox/silk/egress"
 	"github.com/silk-sandbox/silk/internal/strictyaml"
 	"github.com/silk-sandbox/silk/policy"
+	"github.com/silk-sandbox/silk/profile"
 )
 
 // egressConfig is what the configuration says of ways out, besides what policy decides with.
@@ -29,9 +30,13 @@ func readEgress(d *strictyaml.Decoder, n strictyaml.Node, g *policy.Grants) (c e
 				if err != nil || rule.Name != strings.ToLower(key) || rule.Below {
 					d.Fail(at, "egress: hosts has %q, which is not a host name", key)
 				}
-				addr, err := netip.ParseAddr(d.Text(value, "egress: hosts: "+key))
+				text := d.Text(value, "egress: hosts: "+key)
+				addr, err := netip.ParseAddr(text)
 				if err != nil || addr.Zone() != "" || addr.Is4In6() {
-					d.Fail(value, "egress: hosts: %s is not an IPv4 or IPv6 address", key)
+					d.Fail(value, "egress: hosts: %s is %q, which is not an IPv4 or IPv6 address", key, text)
+				}
+				if _, twice := g.Addrs[strings.ToLower(key)]; twice {
+					d.Fail(at, "egress: hosts has %s twice", strings.ToLower(key))
 				}
 				g.Addrs[strings.ToLower(key)] = addr.String()
 			})
@@ -49,6 +54,9 @@ func readEgress(d *strictyaml.Decoder, n strictyaml.Node, g *policy.Grants) (c e
 		"secrets": func(v strictyaml.Node) {
 			c.secrets = map[string]string{}
 			d.Entries(v, "egress: secrets", func(name string, _, value strictyaml.Node) {
+				if !profile.IsEnvName(name) {
+					d.Fail(value, "egress: secrets has %q, which is not the name of an environment variable", name)
+				}
 				c.secrets[name] = absolute(d, value, "egress: secrets: "+name)
 			})
 		},

@@ -36,21 +36,23 @@ egress:
 		t.Errorf("%+v, want %+v", c.egress, want)
 	}
 	for text, fault := range map[string]string{
-		"hosts: {a.test: localhost}":        `c.yaml:1: egress: hosts: a.test is not an IPv4 or IPv6 address`,
-		"hosts: {a.test: '::ffff:1.2.3.4'}": `a.test is not an IPv4`,
-		"hosts: {'*.a.test': 127.0.0.1}":    `egress: hosts has "*.a.test", which is not a host name`,
-		"hosts: {'a.test:80': 127.0.0.1}":   `egress: hosts has "a.test:80", which is not a host name`,
-		"hosts: {127.1: 127.0.0.1}":         `egress: hosts has "127.1", which is not a host name`,
-		"targets: [127.0.0.1]":              `egress: targets has "127.0.0.1", which is not CIDR:port, such as 10.0.0.0/8:5432`,
-		"targets: ['tcp:127.0.0.1:80']":     `egress: targets has "tcp:127.0.0.1:80"`,
-		"targets: ['a.test:80']":            `egress: targets has "a.test:80"`,
-		"targets: ['10.0.0.0/33:80']":       `egress: targets has "10.0.0.0/33:80"`,
-		"secrets: {TOKEN: token}":           `egress: secrets: TOKEN is "token", which is not an absolute path`,
-		"host: {}":                          `c.yaml:1`,
-		"limits: {rate: 10}":                `egress: limits: rate is not a size`,
-		"limits: {connections: 0}":          `egress: limits: connections`,
-		"limits: {life: 0s}":                `egress: limits: life is "0s", which is not a duration above zero`,
-		"limits: {speed: 1MiB}":             `c.yaml:1`,
+		"hosts: {a.test: localhost}":                    `c.yaml:1: egress: hosts: a.test is "localhost", which is not an IPv4 or IPv6 address`,
+		"hosts: {a.test: '::ffff:1.2.3.4'}":             `a.test is "::ffff:1.2.3.4", which is not an IPv4`,
+		"hosts: {'*.a.test': 127.0.0.1}":                `egress: hosts has "*.a.test", which is not a host name`,
+		"hosts: {'a.test:80': 127.0.0.1}":               `egress: hosts has "a.test:80", which is not a host name`,
+		"hosts: {127.1: 127.0.0.1}":                     `egress: hosts has "127.1", which is not a host name`,
+		"targets: [127.0.0.1]":                          `egress: targets has "127.0.0.1", which is not CIDR:port, such as 10.0.0.0/8:5432`,
+		"targets: ['tcp:127.0.0.1:80']":                 `egress: targets has "tcp:127.0.0.1:80"`,
+		"targets: ['a.test:80']":                        `egress: targets has "a.test:80"`,
+		"targets: ['10.0.0.0/33:80']":                   `egress: targets has "10.0.0.0/33:80"`,
+		"secrets: {TOKEN: token}":                       `egress: secrets: TOKEN is "token", which is not an absolute path`,
+		"hosts: {a.test: 127.0.0.1, A.test: 127.0.0.2}": `egress: hosts has a.test twice`,
+		"secrets: {A B: /x}":                            `egress: secrets has "A B", which is not the name`,
+		"host: {}":                                      `c.yaml:1`,
+		"limits: {rate: 10}":                            `egress: limits: rate is not a size`,
+		"limits: {connections: 0}":                      `egress: limits: connections`,
+		"limits: {life: 0s}":                            `egress: limits: life is "0s", which is not a duration above zero`,
+		"limits: {speed: 1MiB}":                         `c.yaml:1`,
 	} {
 		if _, err := parseConfig("c.yaml", []byte("egress: {"+text+"}")); err == nil || !strings.Contains(err.Error(), fault) {
 			t.Errorf("%s: %v, want %q", text, err, fault)

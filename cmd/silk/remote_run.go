@@ -14,6 +14,7 @@ import (
 
 	"github.com/silk-sandbox/silk/api"
 	"github.com/silk-sandbox/silk/client"
+	"github.com/silk-sandbox/silk/egress"
 	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/run"
 )
@@ -244,6 +245,10 @@ func (r *remoteRun) frame(ctx context.Context, f api.Frame) error {
 		}
 	case api.FrameOutput:
 		return r.output(f)
+	case api.FrameEgress:
+		if r.io.OnEgress != nil {
+			r.io.OnEgress(egress.Decision{Kind: f.Kind, Host: f.Host, Port: uint16(f.Port), Allowed: f.Allowed != nil && *f.Allowed, Rule: f.Rule, Reason: f.Detail, Count: 1})
+		}
 	case api.FrameGap:
 		r.gap(f)
 	case api.FrameApproval:

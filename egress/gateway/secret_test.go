@@ -267,3 +267,30 @@ func TestSecretNeedsTrust(t *testing.T) {
 		})
 	}
 }
+
+// TestSecretNotInTheClear: a program that speaks HTTP where HTTPS was meant makes the gateway say nothing, unless the rule says http.
+func TestSecretNotInTheClear(t *testing.T) {
+	for rule, allowed := range map[string]bool{"api.example:%d": false, "http:api.example:%d": true} {
+		var h heard
+		plain := httptest.NewServer(&h)
+		defer plain.Close()
+		port := portOf(t, plain.Listener.Addr().String())
+		run, _ := authority(t, "api.example")
+		s := enter(t, egress.Config{Rules: rules(t, fmt.Sprintf(rule, port)), Resolve: public}, Config{
+			Secrets: []egress.Secret{{Name: "T", Host: "api.example", Port: port, Header: "Authorization", Value: hush}}, Authority: run,
+		})
+		c, err := s.connect("api.example", port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: api.example:%d\r\nConnection: close\r\n\r\n", port)
+		answer, _ := io.ReadAll(c)
+		if got := len(h.requests()) == 1; got != allowed || (len(answer) > 0) != allowed {
+			t.Errorf("%s: the server has heard %d requests, the program %q", rule, len(h.requests()), answer)
+		}
+		if d := s.decided(1)[0]; d.Allowed != allowed || !allowed && d.Rule != egress.RefusedProtocol {
+			t.Errorf("%s: %+v", rule, d)
+		}
+	}
+}

@@ -76,12 +76,16 @@ func (g *gateway) connection(ctx context.Context, r *tcp.ForwarderRequest, settl
 	case hello.Protocol == egress.TLS && hello.Name != target.Name:
 		err = &egress.Refusal{Rule: egress.RefusedName, Reason: fmt.Sprintf("the client asks %s for the server %s", target.Host(), hello.Name)}
 	}
+	secrets := g.secrets(target)
+	if err == nil && len(secrets) > 0 && hello.Protocol == egress.HTTP && !g.table.Plain(target) {
+		// The program chose to speak so: whoever listens on the way, or says that he is the host, would have the secret.
+		err = &egress.Refusal{Rule: egress.RefusedProtocol, Reason: fmt.Sprintf("a secret for %s goes by HTTPS only; a rule http:%s:%d lets it go in the clear", target.Host(), target.Host(), target.Port)}
+	}
 	if err = g.table.InForce(err); err != nil {
 		g.refused(d, err)
 		return
 	}
 	client := &spoken{Conn: guest, said: said}
-	secrets := g.secrets(target)
 	if hello.Protocol == egress.HTTP || len(secrets) > 0 {
 		settled() // who asks waits for the answer
 		g.web.serve(ctx, client, target, hello.Protocol, secrets)
