@@ -126,15 +126,15 @@ func TestCuts(t *testing.T) {
 
 // TestUnreached: an agent learns why a look-up or a connection of its program came to nothing.
 func TestUnreached(t *testing.T) {
-	o := api.Outcome{Kind: "failed", Egress: []api.Destination{{Host: "a.org", Allowed: true}, {Host: "pypi.org", Reason: `no rule has the name "pypi.org"`}}}
+	o := api.Outcome{Kind: "failed", Egress: []api.Destination{{Host: "a.org", Allowed: true}, {Host: "pip.example", Reason: `no rule has the name "pip.example"`}}}
 	for i := range 2 * maxUnreached {
 		o.Egress = append(o.Egress, api.Destination{Host: fmt.Sprint("h", i), Reason: "line\nbreak"})
 	}
 	a := answerOf(o, "lab:python")
-	if len(a.Unreached) != maxUnreached || a.Unreached[0] != `pypi.org: no rule has the name "pypi.org"` || strings.Contains(a.Unreached[1], "\n") {
+	if len(a.Unreached) != maxUnreached || a.Unreached[0] != `pip.example: no rule has the name "pip.example"` || strings.Contains(a.Unreached[1], "\n") {
 		t.Errorf("%q", a.Unreached)
 	}
-	if text := a.text(); !strings.Contains(text, "not reached: pypi.org: ") {
+	if text := a.text(); !strings.Contains(text, "not reached: pip.example: ") {
 		t.Error(text)
 	}
 }

@@ -76,7 +76,7 @@ func profiled(onRefused string, owner policy.Grants) func(policy.Request) (polic
 
 var (
 	reached = egress.Decision{Kind: "tcp", Host: "api.example", Port: 443, Allowed: true, Addr: netip.MustParseAddr("93.184.215.14"), Sent: 10, Taken: 200, Count: 1, Lasted: time.Second, At: time.UnixMilli(1000)}
-	refusal = egress.Decision{Kind: "dns", Host: "pypi.org", Rule: egress.RefusedName, Reason: `no rule has the name "pypi.org"`, Count: 1, At: time.UnixMilli(2000)}
+	refusal = egress.Decision{Kind: "dns", Host: "pip.example", Rule: egress.RefusedName, Reason: `no rule has the name "pip.example"`, Count: 1, At: time.UnixMilli(2000)}
 )
 
 func TestEgress(t *testing.T) {
@@ -98,11 +98,11 @@ func TestEgress(t *testing.T) {
 	if spec.Network != driver.NetworkLink || len(spec.Link.Addrs) != 2 || spec.Link.MTU != egress.MTU || len(spec.Files) != 1 || !strings.Contains(string(spec.Files[0].Content), egress.Gateway4.String()) {
 		t.Errorf("spec: %+v, %+v", spec.Link, spec.Files)
 	}
-	if d := cmp.Diff([]string{"api.example true 1", "pypi.org false 1", "api.example true 1", "pypi.org false 4"}, told); d != "" {
+	if d := cmp.Diff([]string{"api.example true 1", "pip.example false 1", "api.example true 1", "pip.example false 4"}, told); d != "" {
 		t.Error("told:", d)
 	}
 	destinations := []Destination{
-		{Kind: "dns", Host: "pypi.org", Rule: "name", Reason: refusal.Reason, Count: 5},
+		{Kind: "dns", Host: "pip.example", Rule: "name", Reason: refusal.Reason, Count: 5},
 		{Kind: "tcp", Host: "api.example", Port: 443, Allowed: true, Addr: "93.184.215.14", Count: 2, Sent: 20, Taken: 400, LastedMs: 2000},
 	}
 	if d := cmp.Diff(destinations, out.Egress); d != "" {
@@ -120,7 +120,7 @@ func TestEgress(t *testing.T) {
 	}
 	if d := cmp.Diff([]string{
 		fmt.Sprintf(`1000 {"addr":"93.184.215.14","allowed":true,"count":2,"durationMs":2000,"host":"api.example","intentId":%q,"kind":"tcp","port":443,"sent":20,"taken":400}`, out.Run),
-		fmt.Sprintf(`2000 {"allowed":false,"count":5,"host":"pypi.org","intentId":%q,"kind":"dns","port":0,"reason":"no rule has the name \"pypi.org\"","rule":"name"}`, out.Run),
+		fmt.Sprintf(`2000 {"allowed":false,"count":5,"host":"pip.example","intentId":%q,"kind":"dns","port":0,"reason":"no rule has the name \"pip.example\"","rule":"name"}`, out.Run),
 	}, audited); d != "" {
 		t.Error("audit:", d)
 	}
@@ -184,7 +184,7 @@ func TestRefusedKills(t *testing.T) {
 			g := &gateway{t: t, decisions: []egress.Decision{reached, refusal}, early: test.early}
 			s := newStand(t, func(c *Config) { c.Decide, c.Egress = profiled(profile.RefusedKills, policy.Grants{}), g })
 			out, err := s.engine.Run(t.Context(), policy.Request{Client: policy.ClientAPI, Args: test.args}, IO{})
-			if err != nil || out.Kind != Violated || out.Rule != "egress.name" || out.Syscall != "sendto" || out.Argument != "pypi.org" || out.ExitCode != nil || out.ExitStatus() != 159 {
+			if err != nil || out.Kind != Violated || out.Rule != "egress.name" || out.Syscall != "sendto" || out.Argument != "pip.example" || out.ExitCode != nil || out.ExitStatus() != 159 {
 				t.Errorf("%+v, %v", out, err)
 			}
 			s.checkRecorded(out, "started network_decision network_decision security_violation error")

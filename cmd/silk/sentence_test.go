@@ -80,9 +80,9 @@ func TestEgressNote(t *testing.T) {
 		{[]run.Destination{{Kind: "tcp", Host: "a.org", Port: 443, Allowed: true, Count: 1}}, list, ""},
 		{[]run.Destination{{Kind: "tcp", Host: "a.org", Port: 443, Allowed: true, Reason: "one of its connections failed", Sent: 1, Count: 2}}, list, ""},
 		{[]run.Destination{{Kind: "tcp", Host: "a.org", Port: 443, Allowed: true, Reason: "resolve a.org: no such host", Count: 1}}, list, "network: allowed, but failed: a.org:443 (resolve a.org: no such host)"},
-		{[]run.Destination{{Kind: "tcp", Host: "a.org", Port: 443, Allowed: true, Rule: "bytes", Reason: "had enough", Sent: 9, Count: 1}, dns("pypi.org")}, policy.Plan{}, `network: allowed, but failed: a.org:443 (had enough); refused once: pypi.org (no rule has the name "pypi.org")`},
-		{[]run.Destination{dns("pypi.org")}, list, `network: refused once: pypi.org (no rule has the name "pypi.org"); --net a.org:443,pypi.org:443 would allow it, if 443 is the port`},
-		{[]run.Destination{dns("pypi.org")}, policy.Plan{Network: profile.NetworkAllow}, `network: refused once: pypi.org (no rule has the name "pypi.org")`},
+		{[]run.Destination{{Kind: "tcp", Host: "a.org", Port: 443, Allowed: true, Rule: "bytes", Reason: "had enough", Sent: 9, Count: 1}, dns("pip.example")}, policy.Plan{}, `network: allowed, but failed: a.org:443 (had enough); refused once: pip.example (no rule has the name "pip.example")`},
+		{[]run.Destination{dns("pip.example")}, list, `network: refused once: pip.example (no rule has the name "pip.example"); --net a.org:443,pip.example:443 would allow it, if 443 is the port`},
+		{[]run.Destination{dns("pip.example")}, policy.Plan{Network: profile.NetworkAllow}, `network: refused once: pip.example (no rule has the name "pip.example")`},
 		{
 			[]run.Destination{{Kind: "tcp", Host: "a.org", Port: 80, Rule: "port", Reason: "a.org is allowed with port 443 only", Count: 2}},
 			list,
