@@ -297,16 +297,23 @@ func TestServed(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("the server takes too long"))
 	defer cancel()
 	c := s.serve(ctx, t)
-	code := strays + "\nimport sys\nprint('READY', flush=True)\nsys.stdin.readline()\n"
+	code := "import sys\nsys.stdin.readline()\n" + strays + "\nprint('READY', flush=True)\nsys.stdin.readline()\n"
 	r, err := c.Submit(ctx, api.RunRequest{Profile: python, Code: &code, Hosts: []string{"api.test:80"}, StdinOpen: true}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	seen := map[string]int{}
 	var atOnce map[string]int
+	watched := false
 	for f, err := range c.Watch(r.ID, client.Cursor{}).Frames(ctx) {
 		if err != nil {
 			t.Fatal(err)
+		}
+		if !watched { // only now does the program begin
+			if _, err := c.Input(ctx, r.ID, api.Input{Data: "begin\n"}); err != nil {
+				t.Fatal(err)
+			}
+			watched = true
 		}
 		switch f.Type {
 		case api.FrameEgress:
