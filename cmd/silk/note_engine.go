@@ -210,6 +210,9 @@ func (r *remoteNotes) run(ctx context.Context, b *note.Block, _ run.Note) (*note
 	}
 	end := &noteEnd{close: func() error { return nil }, handoffs: func(string) ([]note.Handoff, error) { return nil, nil }}
 	accepted, err := r.client.Submit(ctx, req, rand.Text())
+	if err == nil && accepted.State == api.StatePending {
+		r.errorf("run %s waits for the owner's approval; the owner decides %s", accepted.ID, howToApprove(r.serverURL(), accepted.ID))
+	}
 	if err == nil {
 		var outcome api.Outcome
 		outcome, err = r.wait(ctx, accepted.ID)

@@ -12,6 +12,7 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 
 	"github.com/silk-sandbox/silk/note"
+	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/run"
 )
 
@@ -296,6 +297,9 @@ func (r *noteRunner) say(a noteAnswer) {
 		line += ": " + oneLine(a.Message)
 	}
 	r.errorf("%s (%d ms, run %s)", line, a.WallMs, a.Run)
+	if network := egressNote(a.Outcome, policy.Plan{}); network != "" {
+		r.errorf("%s:%d: %s", r.file.shown, a.Line, network)
+	}
 }
 
 func or0(n, otherwise int) int {
