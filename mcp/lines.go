@@ -134,8 +134,8 @@ func (a *answers) Write(b []byte) (int, error) {
 		err error
 	}
 	written := make(chan result, 1)
-	text := bytes.Clone(b)
-	go func() { n, err := a.w.Write(text); written <- result{n, err} }()
+	w, text := a.w, bytes.Clone(b)
+	go func() { n, err := w.Write(text); written <- result{n, err} }()
 	select {
 	case r := <-written:
 		return r.n, r.err

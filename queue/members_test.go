@@ -44,7 +44,12 @@ func newServer(t *testing.T, path, id string, cfg queue.Config) *server {
 		t: t, db: db, stream: new(queuetest.Stream), gates: map[string]chan struct{}{}, causes: map[string]error{}, news: make(chan string, 10000),
 	}}
 	s.join(id)
-	cfg.Own, cfg.Worker, cfg.Alive = true, id, func(id string) bool { return s.members.Alive(id) }
+	cfg.Own, cfg.Worker, cfg.Alive = true, id, func(id string) bool {
+		s.mu.Lock()
+		members := s.members // another one after join
+		s.mu.Unlock()
+		return members.Alive(id)
+	}
 	cfg.Adopt = func(_ context.Context, e queue.Entry) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -63,7 +68,9 @@ func (s *server) join(id string) {
 		s.t.Fatal(err)
 	}
 	ctx, die := context.WithCancel(context.WithoutCancel(s.t.Context()))
+	s.mu.Lock()
 	s.members, s.die = members, die
+	s.mu.Unlock()
 	go func() { s.left <- members.Run(ctx) }()
 }
 

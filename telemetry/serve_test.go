@@ -74,7 +74,7 @@ func TestRuns(t *testing.T) {
 		}{"denied", "approval", []string{"accept", "approval"}}
 		refused := request()
 		refused.Network = "allowlist" // which nobody can approve
-		refused.Hosts = []string{hidden + ":1"}
+		refused.Hosts, refused.Isolation = []string{hidden + ":1"}, "microvm"
 		if _, _, err := s.Server.Submit(ctx, servetest.Runner, refused, ""); err == nil {
 			t.Error("a request that policy refuses is accepted")
 		}
