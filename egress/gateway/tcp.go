@@ -85,6 +85,10 @@ func (g *gateway) connection(ctx context.Context, r *tcp.ForwarderRequest, settl
 		g.refused(d, err)
 		return
 	}
+	if err := guest.SetReadDeadline(time.Time{}); err != nil { // sniff's
+		g.ended(d, err)
+		return
+	}
 	client := &spoken{Conn: guest, said: said}
 	if hello.Protocol == egress.HTTP || len(secrets) > 0 {
 		settled() // who asks waits for the answer
@@ -141,7 +145,7 @@ func (g *gateway) sniff(guest net.Conn) (said []byte, h egress.Hello, err error)
 		h, err = egress.Sniff(said)
 		switch {
 		case err == nil:
-			return said, h, guest.SetReadDeadline(time.Time{})
+			return said, h, nil
 		case !errors.Is(err, egress.ErrMore):
 			return said, h, &egress.Refusal{Rule: egress.RefusedProtocol, Reason: err.Error()}
 		case errors.Is(readErr, io.EOF) && len(said) == 0: // it has looked whether somebody is there
