@@ -26,18 +26,7 @@ func datagram(args []string) {
 	}
 	fd, address := socketFor(at, unix.SOCK_DGRAM)
 	bound(fd, silence)
-	reached()
-	if err := unix.Sendto(fd, payload, 0, address); err != nil {
-		answer(err)
-		return
-	}
-	b := make([]byte, 2048)
-	n, _, err := unix.Recvfrom(fd, b, 0)
-	if err != nil {
-		answer(err)
-		return
-	}
-	effect("was answered:", quote(b[:n]))
+	exchange(fd, payload, address)
 }
 
 // ping asks for an echo by ICMP, as anybody may who has a group for it.
@@ -52,8 +41,13 @@ func ping(args []string) {
 	must("make a socket", err)
 	bound(fd, silence)
 	_, address := socketFor(at, unix.SOCK_DGRAM)
+	exchange(fd, []byte{kind, 0, 0, 0, 0, 0, 0, 1, 's', 'i', 'l', 'k'}, address)
+}
+
+// exchange sends one datagram and waits for an answer to it.
+func exchange(fd int, payload []byte, to unix.Sockaddr) {
 	reached()
-	if err := unix.Sendto(fd, []byte{kind, 0, 0, 0, 0, 0, 0, 1, 's', 'i', 'l', 'k'}, 0, address); err != nil {
+	if err := unix.Sendto(fd, payload, 0, to); err != nil {
 		answer(err)
 		return
 	}
