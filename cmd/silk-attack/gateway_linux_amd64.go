@@ -26,7 +26,7 @@ func datagram(args []string) {
 	}
 	fd, address := socketFor(at, unix.SOCK_DGRAM)
 	bound(fd, silence)
-	exchange(fd, payload, address)
+	sendAndHear(fd, payload, address)
 }
 
 // ping asks for an echo by ICMP, as anybody may who has a group for it.
@@ -41,11 +41,11 @@ func ping(args []string) {
 	must("make a socket", err)
 	bound(fd, silence)
 	_, address := socketFor(at, unix.SOCK_DGRAM)
-	exchange(fd, []byte{kind, 0, 0, 0, 0, 0, 0, 1, 's', 'i', 'l', 'k'}, address)
+	sendAndHear(fd, []byte{kind, 0, 0, 0, 0, 0, 0, 1, 's', 'i', 'l', 'k'}, address)
 }
 
-// exchange sends one datagram and waits for an answer to it.
-func exchange(fd int, payload []byte, to unix.Sockaddr) {
+// sendAndHear sends one datagram and waits for an answer to it.
+func sendAndHear(fd int, payload []byte, to unix.Sockaddr) {
 	reached()
 	if err := unix.Sendto(fd, payload, 0, to); err != nil {
 		answer(err)
