@@ -29,7 +29,6 @@ var mayImport = map[string]string{
 	"image/*":              "image image/*",
 	"driver/drivertest":    "driver watch",
 	"driver/gvisor":        "driver driver/gvisor/stage driver/gvisor/wire driver/gvisor/sentrybin driver/rules watch", // rules: to compare with what the Sentry confirms
-	"driver/docker":        "driver driver/docker/launch driver/rules image watch watch/bpf",                                   // image: the engine loads it as an archive; watch/bpf: what a forbidden call fails with
 	"driver":               "watch",                                                                                    // what was seen in a sandbox is a part of how it ended
 	"driver/gvisor/wire":   "driver driver/rules watch",
 	"driver/gvisor/sentry": "driver driver/rules driver/gvisor/wire watch", // watch: the records that the guard writes
@@ -57,7 +56,7 @@ var mayImport = map[string]string{
 // of a sandbox, and everything that imports them takes minutes to build, so the list is short on purpose. The last ones
 // are a generator that runs at `make generate`, and its format.
 var mayLink = []string{
-	"cmd/silk-sentry", "driver/gvisor/sentry", "driver/gvisor/internal/*", "cmd/silk-gateway", "egress/gateway",
+	"cmd/silk-sentry", "driver/gvisor/sentry", "driver/gvisor/internal/*", "cmd/silk-gateway", "egress/gateway", "internal/link",
 }
 
 // maySyscall are the folders that speak to the kernel themselves; all others go through them.

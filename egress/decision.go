@@ -18,5 +18,6 @@ type Decision struct {
 	Taken   int64         `json:"taken"`            // bytes from it
 	At      time.Time     `json:"at"`               // when it was made
 	Lasted  time.Duration `json:"lasted_ns"`
-	Count   int           `json:"count"` // how often the same was refused since it was last told; 1 at first
+	Conn    uint64        `json:"conn,omitempty"` // the connection's number in its sandbox; 0 for what is none
+	Count   int           `json:"count"`          // how often the same was refused since it was last told; 1 at first
 }

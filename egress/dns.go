@@ -11,7 +11,8 @@ import (
 // Lookup is what a sandbox has asked for.
 type Lookup struct {
 	Name    string // lower case, without the last dot; "" if it was no question
-	Refused error  // a [*Refusal]; nil if the name was answered, be it that it does not exist
+	Type    dnsmessage.Type
+	Refused error // a [*Refusal]; nil if the name was answered, be it that it does not exist
 }
 
 // ttl is how long a sandbox may keep an answer, in seconds. Names keep their addresses as long as the sandbox lives; a short time
@@ -53,7 +54,7 @@ func (t *Table) Answer(ctx context.Context, query []byte) (reply []byte, l Looku
 		return build(answer, questions, true, nil), l
 	}
 	q := questions[0]
-	l.Name = strings.ToLower(strings.TrimSuffix(q.Name.String(), "."))
+	l.Name, l.Type = strings.ToLower(strings.TrimSuffix(q.Name.String(), ".")), q.Type
 	resource, rcode, err := t.resource(ctx, l.Name, q)
 	answer.RCode, l.Refused = rcode, err
 	return build(answer, questions, edns, resource), l

@@ -32,6 +32,7 @@ type Limits struct {
 type Report struct {
 	ID       string    `json:"id"`
 	Ready    bool      `json:"ready,omitempty"` // packets are served
+	Begun    *Decision `json:"begun,omitempty"` // a connection that has come about; its Decision follows with its end
 	Decision *Decision `json:"decision,omitempty"`
 	Ended    bool      `json:"ended,omitempty"`
 	Error    string    `json:"error,omitempty"` // of the end

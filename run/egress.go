@@ -14,6 +14,7 @@ import (
 	"github.com/silk-sandbox/silk/egress"
 	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/profile"
+	"github.com/silk-sandbox/silk/record"
 )
 
 // Egress opens ways out of sandboxes.
@@ -240,20 +241,8 @@ func (t *traffic) destinations() (list []Destination, more int) {
 	return list, t.more
 }
 
-// Destination is what one run has reached, or was kept from: one host with one port, or one name that was looked up.
-type Destination struct {
-	Kind     string `json:"kind"` // "tcp", "udp", or "dns" for a look-up
-	Host     string `json:"host"` // name as it was looked up, or address
-	Port     int    `json:"port,omitempty"`
-	Allowed  bool   `json:"allowed"`
-	Rule     string `json:"rule,omitempty"` // what refused it: name, port, address, protocol, ...
-	Reason   string `json:"reason,omitempty"`
-	Addr     string `json:"addr,omitempty"` // what was dialled
-	Count    int    `json:"count"`          // how often
-	Sent     int64  `json:"sent"`           // bytes to the host
-	Taken    int64  `json:"taken"`          // bytes from it
-	LastedMs int64  `json:"lasted_ms"`      // connections together
-}
+// Destination is what one run has reached, or was kept from.
+type Destination = record.Destination
 
 // leaveKills says whether an attempt to reach what is not allowed ends the run.
 func (l *life) leaveKills() bool {

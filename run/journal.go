@@ -245,9 +245,7 @@ func (l *life) entry() (record.Entry, error) {
 	if out.Kind != "" {
 		r.EndedAtMs = time.Now().UnixMilli()
 	}
-	for _, d := range out.Egress {
-		r.Outcome.Egress = append(r.Outcome.Egress, record.Destination(d))
-	}
+	r.Outcome.Egress = append(r.Outcome.Egress, out.Egress...)
 	r.Outcome.EgressMore = out.EgressMore
 	for _, a := range out.Artifacts {
 		r.Artifacts = append(r.Artifacts, record.Artifact(a))

@@ -41,11 +41,11 @@ func TestLink(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours, theirs := os.NewFile(uintptr(pair[0]), "gateway"), os.NewFile(uintptr(pair[1]), "link")
+	theirs := os.NewFile(uintptr(pair[1]), "link")
 	var decisions []gateway.Decision
 	served := make(chan error, 1)
 	go func() {
-		served <- gateway.Serve(context.Background(), ours, egress.New(egress.Config{
+		served <- gateway.Serve(context.Background(), pair[0], egress.New(egress.Config{
 			Rules: []egress.Rule{rule}, Owner: egress.Owner{Hosts: map[string]netip.Addr{"api.example": netip.MustParseAddr("127.0.0.1")}, Targets: []egress.Rule{target}},
 			Resolve: func(context.Context, string) ([]netip.Addr, error) { return nil, net.ErrClosed },
 		}), gateway.Config{Decided: func(d gateway.Decision) { decisions = append(decisions, d) }})

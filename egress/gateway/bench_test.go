@@ -16,28 +16,13 @@ func BenchmarkPass(b *testing.B) {
 	const size = 32 << 20
 	for _, way := range []string{"to the sandbox", "from it"} {
 		b.Run(way, func(b *testing.B) {
-			l, err := new(net.ListenConfig).Listen(b.Context(), "tcp", "127.0.0.1:0")
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer l.Close()
-			go func() {
-				for {
-					c, err := l.Accept()
-					if err != nil {
-						return
-					}
-					go func() {
-						defer c.Close()
-						if way == "from it" {
-							_, _ = io.Copy(io.Discard, c)
-						} else {
-							_, _ = c.Write(make([]byte, size))
-						}
-					}()
+			port := host(b, func(c net.Conn) {
+				if way == "from it" {
+					_, _ = io.Copy(io.Discard, c)
+				} else {
+					_, _ = c.Write(make([]byte, size))
 				}
-			}()
-			port := portOf(b, l.Addr().String())
+			})
 			s := enter(b, egress.Config{Rules: rules(b, fmt.Sprintf("tcp:echo.example:%d", port)), Resolve: public}, Config{})
 			data := make([]byte, size)
 			var before, after unix.Rusage

@@ -124,7 +124,9 @@ func (g *gateway) answer(ctx context.Context, query []byte) []byte {
 	defer cancel()
 	reply, l := g.table.Answer(ctx, query)
 	if l.Refused != nil {
-		g.refused(Decision{Kind: "dns", Host: l.Name, At: time.Now()}, l.Refused)
+		if d := (Decision{Kind: "dns", Host: l.Name, At: time.Now()}); !g.reports.counterpart(l.Name, l.Type) {
+			g.refused(d, l.Refused)
+		}
 	}
 	return reply
 }

@@ -15,6 +15,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 
 	"github.com/silk-sandbox/silk/egress"
+	"github.com/silk-sandbox/silk/internal/link"
 )
 
 // FuzzPacket: whatever passes is read by the stack as the filter has read it, and neither of them fails on it.
@@ -32,18 +33,18 @@ func FuzzPacket(f *testing.F) {
 		f.Add(b)
 	}
 	endpoint := channel.New(512, egress.MTU, "")
+	endpoint.LinkEPCapabilities = link.Capabilities
 	s, err := newStack(endpoint)
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Cleanup(func() { endpoint.Close(); s.Close(); s.Wait() })
 	f.Fuzz(func(t *testing.T, b []byte) {
-		version, ok := passes(b)
-		if !ok {
+		if !passes(b) {
 			return
 		}
 		protocol := ipv4.ProtocolNumber
-		if version == 6 {
+		if b[0]>>4 == 6 {
 			protocol = ipv6.ProtocolNumber
 			if next := b[6]; next != protocolTCP && next != protocolUDP {
 				t.Errorf("%x passes, and has protocol %d", b, next)
@@ -65,7 +66,7 @@ func FuzzQueryStream(f *testing.F) {
 	query := queryFor(f, "a.example.")
 	f.Add(append([]byte{0, byte(len(query))}, query...))
 	f.Add([]byte{0xff, 0xff})
-	g := &gateway{cfg: Config{}.withDefaults(), table: egress.New(egress.Config{Rules: rules(f, "a.example:443")}), reports: &reports{tell: func(Decision) {}, seen: map[sort]*repeated{}}}
+	g := &gateway{cfg: Config{}.withDefaults(), table: egress.New(egress.Config{Rules: rules(f, "a.example:443")}), reports: newReports(func(Decision) {})}
 	f.Fuzz(func(_ *testing.T, said []byte) {
 		c := &scripted{said: said}
 		for g.query(context.Background(), c) {

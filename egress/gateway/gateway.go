@@ -22,18 +22,15 @@ package gateway
 import (
 	"context"
 	"crypto/x509"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"gvisor.dev/gvisor/pkg/buffer"
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
-	"gvisor.dev/gvisor/pkg/tcpip/link/channel"
 	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
 	"gvisor.dev/gvisor/pkg/tcpip/network/ipv6"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
@@ -41,11 +38,8 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
 
 	"github.com/silk-sandbox/silk/egress"
+	"github.com/silk-sandbox/silk/internal/link"
 )
-
-// Link is a sandbox's end of the network: each Read and Write is one IP packet. A SOCK_SEQPACKET socket is one. Read ends with
-// an error when the sandbox is gone.
-type Link interface{ io.ReadWriter }
 
 // Config is how much of the network a sandbox gets. Zero values mean the defaults.
 type Config struct {
@@ -61,6 +55,9 @@ type Config struct {
 	// Decided is told what was decided: an allowed connection when it has ended, a refusal at once. It is called from many
 	// goroutines. nil tells nobody.
 	Decided func(Decision)
+
+	// Begun is told of each connection to a host when it has come about, with the number (Conn) that Decided hears at its end. nil tells nobody.
+	Begun func(Decision)
 
 	dialer func(ctx context.Context, to netip.AddrPort) (net.Conn, error) // tests
 }
@@ -81,6 +78,9 @@ func (c Config) withDefaults() Config {
 	if c.Decided == nil {
 		c.Decided = func(Decision) {}
 	}
+	if c.Begun == nil {
+		c.Begun = func(Decision) {}
+	}
 	if c.dialer == nil {
 		c.dialer = func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "tcp", to.String())
@@ -96,11 +96,13 @@ type gateway struct {
 	stack   *stack.Stack
 	reports *reports
 	web     *web
+	conns   atomic.Uint64 // so far
 
 	slots    chan struct{} // one for each connection
 	queriers chan struct{} // one for each connection with queries
 	lookups  chan struct{} // one for each query by UDP
 	quota    quota
+	windows  windows
 	work     sync.WaitGroup
 
 	ending sync.Mutex
@@ -122,12 +124,10 @@ func (g *gateway) begin() bool {
 
 // Bounds of what a sandbox has of this process, besides its connections: a sandbox that wants all of it must not have the memory of all.
 const (
-	maxInFlight = 512       // connections that are neither made nor refused yet
-	maxQueriers = 16        // connections to the resolver
-	maxLookups  = 32        // queries by UDP that are not answered yet; others are dropped, as a resolver does that has too much to do
-	windowBytes = 256 << 10 // what a connection buffers each way at first
-	maxWindow   = 512 << 10 // and at most. The link is memory: its delay is below a millisecond
-	bufferBytes = 64 << 10  // what is passed on at once
+	maxInFlight = 512                    // connections that are neither made nor refused yet
+	maxQueriers = 16                     // connections to the resolver
+	maxLookups  = 32                     // queries by UDP that are not answered yet; others are dropped, as a resolver does that has too much to do
+	bufferBytes = egress.MTU - maxHeader // what is passed on at once: a packet
 
 	queuePackets = 128 // to a sandbox that has not taken them; others are lost, as on any link
 
@@ -136,24 +136,26 @@ const (
 	finWaiter = 5 * time.Second
 )
 
-// Serve serves a sandbox until ctx ends or its link does, which is no error. When it returns nothing of it is left: every connection is
-// closed, every decision told.
-func Serve(ctx context.Context, link Link, table *egress.Table, cfg Config) (err error) {
+// Serve serves the sandbox at the other end of a link, a SOCK_SEQPACKET socket of which each message is one IP packet, until that end is gone or the
+// socket is shut down, which is no error; where ctx ends, the caller shuts it down. When Serve returns nothing is left: every connection is closed,
+// every decision told, and the socket is the caller's to close.
+func Serve(ctx context.Context, sock int, table *egress.Table, cfg Config) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	cfg = cfg.withDefaults()
 	g := &gateway{
 		cfg: cfg, table: table, slots: make(chan struct{}, cfg.Connections), queriers: make(chan struct{}, maxQueriers), lookups: make(chan struct{}, maxLookups), left: make(chan struct{}),
-		reports: &reports{tell: cfg.Decided, seen: map[sort]*repeated{}},
+		reports: newReports(cfg.Decided),
 	}
+	g.windows.left = spareWindows
 	g.quota.left.Store(cfg.Bytes)
 	g.quota.rate = cfg.Rate
 	g.web = newWeb(g)
-	endpoint := channel.New(queuePackets, egress.MTU, "")
+	endpoint := link.New(sock, egress.MTU, queuePackets)
 	if g.stack, err = newStack(endpoint); err != nil {
 		return err
 	}
-	forwarder := tcp.NewForwarder(g.stack, windowBytes, maxInFlight, func(r *tcp.ForwarderRequest) {
+	forwarder := tcp.NewForwarder(g.stack, 2*leastWindow, maxInFlight, func(r *tcp.ForwarderRequest) {
 		if !g.begin() {
 			r.Complete(true)
 			return
@@ -175,8 +177,8 @@ func Serve(ctx context.Context, link Link, table *egress.Table, cfg Config) (err
 		return err
 	}
 
-	g.work.Go(func() { send(ctx, endpoint, link) })
-	err = receive(ctx, endpoint, link)
+	g.work.Go(endpoint.Send)
+	err = endpoint.Receive(passes)
 	close(g.left)
 	g.drain(ctx)
 	cancel()
@@ -207,8 +209,8 @@ func newStack(endpoint stack.LinkEndpoint) (*stack.Stack, error) {
 	}
 	for _, err := range []tcpip.Error{
 		s.CreateNIC(nic, endpoint), s.SetPromiscuousMode(nic, true), s.SetSpoofing(nic, true), set(&sack), set(&wait), set(&linger),
-		set(&tcpip.TCPSendBufferSizeRangeOption{Min: tcp.MinBufferSize, Default: windowBytes, Max: maxWindow}),
-		set(&tcpip.TCPReceiveBufferSizeRangeOption{Min: tcp.MinBufferSize, Default: windowBytes, Max: maxWindow}),
+		set(&tcpip.TCPSendBufferSizeRangeOption{Min: tcp.MinBufferSize, Default: leastWindow, Max: leastWindow}),
+		set(&tcpip.TCPReceiveBufferSizeRangeOption{Min: tcp.MinBufferSize, Default: 2 * leastWindow, Max: 2 * maxWindow}), // Max is the largest window that can be offered
 		own(s, ipv4.ProtocolNumber, egress.Gateway4), own(s, ipv6.ProtocolNumber, egress.Gateway6),
 	} {
 		if err != nil {
@@ -223,45 +225,6 @@ func newStack(endpoint stack.LinkEndpoint) (*stack.Stack, error) {
 // own gives the stack an address at which it is itself, and not in somebody's name.
 func own(s *stack.Stack, protocol tcpip.NetworkProtocolNumber, addr netip.Addr) tcpip.Error {
 	return s.AddProtocolAddress(nic, tcpip.ProtocolAddress{Protocol: protocol, AddressWithPrefix: tcpip.AddrFromSlice(addr.AsSlice()).WithPrefix()}, stack.AddressProperties{})
-}
-
-// receive brings packets of the sandbox to the stack until there is no more.
-func receive(ctx context.Context, endpoint *channel.Endpoint, link Link) error {
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := link.Read(buf)
-		if err != nil || n == 0 {
-			if ctx.Err() != nil || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || err == nil {
-				return nil
-			}
-			return fmt.Errorf("read packets of sandbox: %w", err)
-		}
-		version, ok := passes(buf[:n])
-		if !ok {
-			continue
-		}
-		protocol := ipv4.ProtocolNumber
-		if version == 6 {
-			protocol = ipv6.ProtocolNumber
-		}
-		p := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(buf[:n])})
-		endpoint.InjectInbound(protocol, p)
-		p.DecRef()
-	}
-}
-
-// send brings packets of the stack to the sandbox, until ctx ends. What a link does not take is lost, as on any: [receive] says when it ends.
-func send(ctx context.Context, endpoint *channel.Endpoint, link Link) {
-	for {
-		p := endpoint.ReadContext(ctx)
-		if p == nil {
-			return
-		}
-		view := p.ToView()
-		_, _ = link.Write(view.AsSlice())
-		view.Release()
-		p.DecRef()
-	}
 }
 
 // addrPort is an address of the stack's.

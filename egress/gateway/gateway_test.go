@@ -48,8 +48,8 @@ func portOf(t testing.TB, addr string) uint16 {
 	return a.Port()
 }
 
-// echo is a server that says back what it hears, until it has heard all.
-func echo(t testing.TB) uint16 {
+// host is a server. Each connection is given to serve, and closed after it.
+func host(t testing.TB, serve func(net.Conn)) (port uint16) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it does not wait
 	if err != nil {
@@ -64,11 +64,17 @@ func echo(t testing.TB) uint16 {
 			}
 			go func() {
 				defer c.Close()
-				_, _ = io.Copy(c, c)
+				serve(c)
 			}()
 		}
 	}()
 	return portOf(t, l.Addr().String())
+}
+
+// echo is a server that says back what it hears, until it has heard all.
+func echo(t testing.TB) uint16 {
+	t.Helper()
+	return host(t, func(c net.Conn) { _, _ = io.Copy(c, c) })
 }
 
 func TestPlainConnection(t *testing.T) {
@@ -345,34 +351,32 @@ func TestBytesAreBounded(t *testing.T) {
 	}
 }
 
-func TestSilentClient(t *testing.T) {
+// TestSilence ends connections that nobody uses: before it is known what they speak, and after.
+func TestSilence(t *testing.T) {
 	port := echo(t)
-	s := enter(t, egress.Config{Rules: rules(t, fmt.Sprintf("echo.example:%d", port)), Resolve: public}, Config{Dial: 50 * time.Millisecond})
-	c, err := s.connect("echo.example", port)
-	if err != nil {
-		t.Fatal(err)
+	const soon = 50 * time.Millisecond
+	for _, test := range []struct {
+		name, rule, refused, reason string
+		limits                      Config
+	}{
+		{"a client that says nothing", "echo.example", egress.RefusedProtocol, "where the server speaks first the rule is tcp:host:port", Config{Dial: soon}},
+		{"a connection that is idle", "tcp:echo.example", "idle", "no byte came for 50ms", Config{Idle: soon}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := enter(t, egress.Config{Rules: rules(t, fmt.Sprintf("%s:%d", test.rule, port)), Resolve: public}, test.limits)
+			c, err := s.connect("echo.example", port)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if _, err := io.ReadAll(c); err != nil && !strings.Contains(err.Error(), "reset") {
+				t.Error(err)
+			}
+			if d := s.decided(1)[0]; d.Rule != test.refused || !strings.Contains(d.Reason, test.reason) {
+				t.Errorf("%+v", d)
+			}
+		})
 	}
-	defer c.Close()
-	if _, err := io.ReadAll(c); err != nil && !strings.Contains(err.Error(), "reset") {
-		t.Error(err)
-	}
-	if d := s.decided(1)[0]; d.Rule != egress.RefusedProtocol || !strings.Contains(d.Reason, "where the server speaks first the rule is tcp:host:port") {
-		t.Errorf("%+v", d)
-	}
-}
-
-func TestIdleConnection(t *testing.T) {
-	port := echo(t)
-	s := enter(t, egress.Config{Rules: rules(t, fmt.Sprintf("tcp:echo.example:%d", port)), Resolve: public}, Config{Idle: 50 * time.Millisecond})
-	c, err := s.connect("echo.example", port)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if _, err := io.ReadAll(c); err != nil && !strings.Contains(err.Error(), "reset") {
-		t.Error(err)
-	}
-	s.decided(1)
 }
 
 func TestManyConnections(t *testing.T) {
@@ -436,7 +440,7 @@ func TestFilter(t *testing.T) {
 		{"a short one of IPv6", []byte{0x60, 0}, false},
 		{"nothing", nil, false},
 	} {
-		if _, ok := passes(test.packet); ok != test.ok {
+		if ok := passes(test.packet); ok != test.ok {
 			t.Errorf("%s passes: %t", test.name, ok)
 		}
 	}

@@ -284,22 +284,7 @@ func TestQueriesByTCP(t *testing.T) {
 
 // TestNotTaken has an answer sent that the sandbox never takes: until it does, or the gateway gives up, the connection counts.
 func TestNotTaken(t *testing.T) {
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = c.Write(make([]byte, 200<<10)) // less than the gateway buffers
-			_ = c.Close()
-		}
-	}()
-	port := portOf(t, l.Addr().String())
+	port := host(t, func(c net.Conn) { _, _ = c.Write(make([]byte, 200<<10)) }) // less than the gateway buffers
 	s := enter(t, egress.Config{Rules: rules(t, fmt.Sprintf("tcp:echo.example:%d", port)), Resolve: public}, Config{Limits: egress.Limits{Connections: 1}, Dial: time.Second})
 	addr, _ := s.lookup("echo.example", dnsmessage.TypeA)
 	at := netip.AddrPortFrom(addr, port)
@@ -376,13 +361,10 @@ func patch(p []byte, seq, ack uint32, flags header.TCPFlags) {
 // TestNobodyReads floods a gateway and takes none of its packets.
 func TestNobodyReads(t *testing.T) {
 	testenv.NoLeaks(t)
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair := pairOf(t)
 	served := make(chan error, 1)
 	go func() {
-		served <- Serve(context.Background(), &packets{fd: pair[1]}, egress.New(egress.Config{Rules: rules(t, "tcp:echo.example:1")}), Config{})
+		served <- Serve(context.Background(), pair[1], egress.New(egress.Config{Rules: rules(t, "tcp:echo.example:1")}), Config{})
 	}()
 	before, _ := memory()
 	query := queryFor(t, "echo.example.")
@@ -467,12 +449,9 @@ func TestThousandWays(t *testing.T) {
 	table := egress.Config{Rules: rules(t, "tcp:echo.example:1")}
 	query := datagram(5353, netip.AddrPortFrom(egress.Gateway4, 53), queryFor(t, "echo.example."))
 	way := func() {
-		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pair := pairOf(t)
 		served := make(chan error, 1)
-		go func() { served <- Serve(context.Background(), &packets{fd: pair[1]}, egress.New(table), Config{}) }()
+		go func() { served <- Serve(context.Background(), pair[1], egress.New(table), Config{}) }()
 		if _, err := unix.Write(pair[0], query); err != nil {
 			t.Fatal(err)
 		}
@@ -523,11 +502,12 @@ func TestLastWords(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		before := s.link.sent.Load()
+		sent := s.stack.NICInfo()[1].Stats.Tx.Bytes
+		before := sent.Value()
 		if _, err := c.Write(make([]byte, 10_000)); err != nil {
 			t.Fatal(err)
 		}
-		for s.link.sent.Load() < before+10_000 { // in the link, and perhaps no further
+		for sent.Value() < before+10_000 { // in the link, and perhaps no further
 			runtime.Gosched()
 		}
 		begun := time.Now()

@@ -79,21 +79,22 @@ func Control(ctx context.Context, sock int) error {
 			packet.CloseAll(fds)
 			return fmt.Errorf("an order came with %d descriptors, want 1", len(fds))
 		}
-		link := socket(fds[0])
+		sock := fds[0]
 		cfg, err := configOf(order)
 		if err != nil {
-			report(egress.Report{ID: order.ID, Ended: true, Error: errors.Join(err, link.Close()).Error()})
+			report(egress.Report{ID: order.ID, Ended: true, Error: errors.Join(err, unix.Close(sock)).Error()})
 			continue
 		}
 		all.Go(func() {
-			defer context.AfterFunc(ctx, func() { _ = unix.Shutdown(int(link), unix.SHUT_RDWR) })()
+			defer context.AfterFunc(ctx, func() { _ = unix.Shutdown(sock, unix.SHUT_RDWR) })()
 			report(egress.Report{ID: order.ID, Ready: true})
 			own := Config{
 				Limits: order.Limits, Secrets: order.Secrets, Authority: order.Authority, Roots: rootsOf(order),
 				Decided: func(d Decision) { report(egress.Report{ID: order.ID, Decision: &d}) },
+				Begun:   func(d Decision) { report(egress.Report{ID: order.ID, Begun: &d}) },
 			}
 			controlled(&cfg, &own)
-			err := errors.Join(Serve(ctx, link, egress.New(cfg), own), link.Close())
+			err := errors.Join(Serve(ctx, sock, egress.New(cfg), own), unix.Close(sock))
 			end := egress.Report{ID: order.ID, Ended: true}
 			if err != nil {
 				end.Error = err.Error()
@@ -141,30 +142,3 @@ func configOf(o egress.Order) (cfg egress.Config, err error) {
 	}
 	return cfg, nil
 }
-
-// socket is a descriptor of a link.
-type socket int
-
-func (s socket) Read(b []byte) (int, error) {
-	for {
-		n, err := unix.Read(int(s), b)
-		switch {
-		case errors.Is(err, unix.EINTR):
-			continue
-		case err == nil && n == 0, errors.Is(err, unix.ECONNRESET):
-			return 0, io.EOF
-		}
-		return n, err
-	}
-}
-
-func (s socket) Write(b []byte) (int, error) {
-	for {
-		n, err := unix.Write(int(s), b)
-		if !errors.Is(err, unix.EINTR) {
-			return n, err
-		}
-	}
-}
-
-func (s socket) Close() error { return unix.Close(int(s)) }

@@ -1,8 +1,11 @@
 package gateway
 
 import (
+	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/silk-sandbox/silk/egress"
 )
@@ -20,9 +23,14 @@ const every = time.Minute
 type reports struct {
 	tell func(Decision)
 
-	mu   sync.Mutex
-	seen map[sort]*repeated
-	more int // refusals beyond maxKinds
+	mu     sync.Mutex
+	seen   map[sort]*repeated
+	more   int               // refusals beyond maxKinds
+	halves map[string][2]int // refused queries for the addresses of a name, IPv4 and IPv6
+}
+
+func newReports(tell func(Decision)) *reports {
+	return &reports{tell: tell, seen: map[sort]*repeated{}, halves: map[string][2]int{}}
 }
 
 // sort is what makes refusals the same.
@@ -58,6 +66,21 @@ func (r *reports) refused(d Decision) {
 	d.Count = one.count + 1
 	one.count, one.told = 0, d.At
 	r.tell(d)
+}
+
+// counterpart says whether a refused query is the other half of a look-up that was told: programs ask for both kinds of addresses at once.
+func (r *reports) counterpart(name string, kind dnsmessage.Type) bool {
+	half := slices.Index([]dnsmessage.Type{dnsmessage.TypeA, dnsmessage.TypeAAAA}, kind)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	asked, known := r.halves[name]
+	if half < 0 || !known && len(r.halves) == maxKinds {
+		return false
+	}
+	told := max(asked[0], asked[1])
+	asked[half]++
+	r.halves[name] = asked
+	return asked[half] <= told
 }
 
 // end tells what was not told yet.

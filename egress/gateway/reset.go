@@ -23,6 +23,7 @@ func cut(c net.Conn) {
 type guestConn struct {
 	*gonet.TCPConn
 	endpoint tcpip.Endpoint
+	window   int // of those that the sandbox has; 0 for none
 }
 
 // SetLinger is that of [net.TCPConn]: with 0, Close throws away what is not sent yet and resets the connection.
@@ -43,6 +44,7 @@ func (s *spoken) SetLinger(seconds int) error {
 // thousands of such connections one after the other.
 func (g *gateway) leave(ctx context.Context, c *guestConn) {
 	_ = c.Close()
+	defer g.windows.put(c.window)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	begun := time.Now()

@@ -1,21 +1,19 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/sys/unix"
-	"gvisor.dev/gvisor/pkg/buffer"
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
-	"gvisor.dev/gvisor/pkg/tcpip/link/channel"
 	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
 	"gvisor.dev/gvisor/pkg/tcpip/network/ipv6"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
@@ -23,13 +21,14 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
 
 	"github.com/silk-sandbox/silk/egress"
+	"github.com/silk-sandbox/silk/internal/link"
 )
 
 // sandbox is the other end of a gateway's link: a stack as the Sentry's is.
 type sandbox struct {
 	t     testing.TB
 	stack *stack.Stack
-	link  *packets
+	link  packets
 
 	mu        sync.Mutex
 	decisions []Decision
@@ -46,33 +45,32 @@ func (s *sandbox) watch(want func([]byte) bool) <-chan []byte {
 	return s.wanted
 }
 
-// packets is an end of a socket of packets.
-type packets struct {
-	fd   int
-	sent atomic.Int64 // bytes
-}
+// packets is a sandbox's end of a link, to be written to around its stack.
+type packets int
 
-func (o *packets) Read(b []byte) (int, error) { return unix.Read(o.fd, b) }
-func (o *packets) Write(b []byte) (int, error) {
-	n, err := unix.Write(o.fd, b)
-	o.sent.Add(int64(n))
-	return n, err
-}
+func (p packets) Write(b []byte) (int, error) { return unix.Write(int(p), b) }
 
-// enter starts a gateway with its sandbox. Names lead to the addresses of hosts; whatever is dialled arrives at the port it was
-// dialled with, on this host's loopback.
-func enter(t testing.TB, cfg egress.Config, limits Config) *sandbox {
+// pairOf makes a link.
+func pairOf(t testing.TB) [2]int {
 	t.Helper()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, fd := range pair {
-		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, 4<<20); err != nil {
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, 1<<20); err != nil { // as egress/process has it
 			t.Fatal(err)
 		}
 	}
-	s := &sandbox{t: t, link: &packets{fd: pair[0]}}
+	return pair
+}
+
+// enter starts a gateway with its sandbox. Names lead to the addresses of hosts; whatever is dialled arrives at the port it was
+// dialled with, on this host's loopback.
+func enter(t testing.TB, cfg egress.Config, limits Config) *sandbox {
+	t.Helper()
+	pair := pairOf(t)
+	s := &sandbox{t: t, link: packets(pair[0])}
 	limits.Decided = func(d Decision) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -85,9 +83,33 @@ func enter(t testing.TB, cfg egress.Config, limits Config) *sandbox {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- Serve(ctx, &packets{fd: pair[1]}, egress.New(cfg), limits) }()
+	go func() { served <- Serve(ctx, pair[1], egress.New(cfg), limits) }()
 
-	endpoint := channel.New(512, egress.MTU, "")
+	leave := s.settle(pair[0])
+	s.end = sync.OnceFunc(func() {
+		_ = unix.Shutdown(pair[0], unix.SHUT_RDWR)
+		select {
+		case err := <-served:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(time.Minute):
+			t.Error("the gateway does not end with its link")
+		}
+		cancel()
+		_ = unix.Shutdown(pair[1], unix.SHUT_RDWR)
+		leave()
+		_, _ = unix.Close(pair[0]), unix.Close(pair[1])
+	})
+	t.Cleanup(s.end)
+	return s
+}
+
+// settle gives the sandbox a stack, at its end of a link. leave takes it away when that is shut down.
+func (s *sandbox) settle(sock int) (leave func()) {
+	s.t.Helper()
+	t := s.t
+	endpoint := link.New(sock, egress.MTU, 512)
 	s.stack = stack.New(stack.Options{
 		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, ipv6.NewProtocol},
 		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol},
@@ -102,63 +124,26 @@ func enter(t testing.TB, cfg egress.Config, limits Config) *sandbox {
 	}
 	s.stack.SetRouteTable([]tcpip.Route{{Destination: header.IPv4EmptySubnet, NIC: 1}, {Destination: header.IPv6EmptySubnet, NIC: 1}})
 	var pumps sync.WaitGroup
+	pumps.Go(endpoint.Send)
 	pumps.Go(func() {
-		for {
-			p := endpoint.ReadContext(ctx)
-			if p == nil {
-				return
-			}
-			v := p.ToView()
-			_, _ = s.link.Write(v.AsSlice())
-			v.Release()
-			p.DecRef()
-		}
-	})
-	pumps.Go(func() {
-		b := make([]byte, 64<<10)
-		for {
-			n, err := s.link.Read(b)
-			if err != nil || n <= 0 {
-				return
-			}
+		_ = endpoint.Receive(func(first []byte) bool {
 			s.mu.Lock()
-			want, wanted := s.want, s.wanted
-			s.mu.Unlock()
-			if want != nil && want(b[:n]) {
-				select {
-				case wanted <- append([]byte(nil), b[:n]...):
-				default:
-				}
-				continue
+			defer s.mu.Unlock()
+			if s.want == nil || !s.want(first) {
+				return true
 			}
-			protocol := ipv4.ProtocolNumber
-			if b[0]>>4 == 6 {
-				protocol = ipv6.ProtocolNumber
+			select {
+			case s.wanted <- bytes.Clone(first):
+			default:
 			}
-			p := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(b[:n])})
-			endpoint.InjectInbound(protocol, p)
-			p.DecRef()
-		}
+			return false
+		})
 	})
-	s.end = sync.OnceFunc(func() {
-		_ = unix.Shutdown(pair[0], unix.SHUT_RDWR)
-		select {
-		case err := <-served:
-			if err != nil {
-				t.Error(err)
-			}
-		case <-time.After(time.Minute):
-			t.Error("the gateway does not end with its link")
-		}
-		cancel()
-		_ = unix.Shutdown(pair[1], unix.SHUT_RDWR)
+	return func() {
 		endpoint.Close()
 		s.stack.Close()
 		pumps.Wait()
-		_, _ = unix.Close(pair[0]), unix.Close(pair[1])
-	})
-	t.Cleanup(s.end)
-	return s
+	}
 }
 
 func (s *sandbox) dial(to netip.AddrPort) (*gonet.TCPConn, error) {

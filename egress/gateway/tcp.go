@@ -33,7 +33,7 @@ func (g *gateway) connection(ctx context.Context, r *tcp.ForwarderRequest, settl
 		g.queries(ctx, r)
 		return
 	}
-	d := Decision{Kind: "tcp", Host: at.Addr().String(), Port: at.Port(), At: time.Now(), Count: 1}
+	d := Decision{Kind: "tcp", Host: at.Addr().String(), Port: at.Port(), At: time.Now(), Count: 1, Conn: g.conns.Add(1)}
 	target, err := g.table.Destination(at)
 	if name, ok := g.table.Name(at.Addr()); ok {
 		d.Host = name
@@ -60,7 +60,7 @@ func (g *gateway) connection(ctx context.Context, r *tcp.ForwarderRequest, settl
 		g.plain(ctx, r, target, d)
 		return
 	}
-	guest, err := accept(r)
+	guest, err := g.accept(r)
 	if err != nil {
 		g.ended(d, err)
 		return
@@ -91,8 +91,7 @@ func (g *gateway) connection(ctx context.Context, r *tcp.ForwarderRequest, settl
 	}
 	client := &spoken{Conn: guest, said: said}
 	if hello.Protocol == egress.HTTP || len(secrets) > 0 {
-		settled() // who asks waits for the answer
-		g.web.serve(ctx, client, target, hello.Protocol, secrets)
+		g.web.serve(ctx, client, target, hello.Protocol, secrets, d, settled)
 		return
 	}
 	host, err := g.dial(ctx, target, &d)
@@ -100,6 +99,7 @@ func (g *gateway) connection(ctx context.Context, r *tcp.ForwarderRequest, settl
 		g.failed(d, err)
 		return
 	}
+	g.begun(d)
 	g.join(ctx, client, host, d)
 }
 
@@ -111,7 +111,8 @@ func (g *gateway) plain(ctx context.Context, r *tcp.ForwarderRequest, target egr
 		g.failed(d, err)
 		return
 	}
-	guest, err := accept(r)
+	g.begun(d)
+	guest, err := g.accept(r)
 	if err != nil {
 		g.ended(d, errors.Join(err, host.Close()))
 		return
@@ -120,7 +121,17 @@ func (g *gateway) plain(ctx context.Context, r *tcp.ForwarderRequest, target egr
 	g.join(ctx, guest, host, d)
 }
 
-// accept answers the sandbox.
+// accept answers the sandbox, with a window that leave gives back.
+func (g *gateway) accept(r *tcp.ForwarderRequest) (*guestConn, error) {
+	c, err := accept(r)
+	if err == nil {
+		c.window = g.windows.take()
+		c.endpoint.SocketOptions().SetSendBufferSize(int64(c.window), true)
+		c.endpoint.SocketOptions().SetReceiveBufferSize(2*int64(c.window), true)
+	}
+	return c, err
+}
+
 func accept(r *tcp.ForwarderRequest) (*guestConn, error) {
 	var queue waiter.Queue
 	endpoint, err := r.CreateEndpoint(&queue)
@@ -130,7 +141,7 @@ func accept(r *tcp.ForwarderRequest) (*guestConn, error) {
 	}
 	r.Complete(false)
 	endpoint.SocketOptions().SetKeepAlive(true)
-	return &guestConn{gonet.NewTCPConn(&queue, endpoint), endpoint}, nil
+	return &guestConn{TCPConn: gonet.NewTCPConn(&queue, endpoint), endpoint: endpoint}, nil
 }
 
 // sniff reads until it is known what the client speaks.
@@ -277,6 +288,12 @@ func (g *gateway) failed(d Decision, err error) {
 		return
 	}
 	g.ended(d, err)
+}
+
+// begun tells of a connection that has come about, which [gateway.ended] tells of again.
+func (g *gateway) begun(d Decision) {
+	d.Allowed = true
+	g.cfg.Begun(clipped(d))
 }
 
 // ended tells of a connection that was allowed.

@@ -5,8 +5,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/http/httputil"
 	"net/url"
 	"strconv"
@@ -35,15 +37,28 @@ type visit struct {
 
 	sent, taken atomic.Int64
 
-	mu   sync.Mutex
-	d    Decision       // Addr and Reason come with time
-	over bool           // nothing begins any more
-	work sync.WaitGroup // what has begun
+	settled func()          // the end of the sandbox need not wait for it
+	passing context.Context // of its requests: they end with the visit, not as soon as the client has said all
+	halved  sync.Once       // the client has said all
+	aborted atomic.Bool     // the server has interrupted a read
+
+	mu     sync.Mutex
+	d      Decision       // Addr and Reason come with time
+	over   bool           // nothing begins any more
+	work   sync.WaitGroup // what has begun
+	said   bool           // the client has said something that the host has not got
+	silent bool           // and says nothing more
+	head   bool           // it has said something that is no request yet
+	asks   bool           // it waits for the answer to a request
+	answer string         // what the server itself has answered to that
 }
 
-func newVisit(ctx context.Context, g *gateway, c *spoken, target egress.Target, d Decision) *visit {
-	v := &visit{spoken: c, g: g, target: target, d: d, done: make(chan struct{})}
+func newVisit(ctx context.Context, g *gateway, c *spoken, target egress.Target, d Decision, settled func()) *visit {
+	v := &visit{spoken: c, g: g, target: target, d: d, settled: settled, done: make(chan struct{})}
 	v.ctx, v.cancel = context.WithCancelCause(ctx)
+	v.passing = httptrace.WithClientTrace(v.ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { v.passed() }})
+	v.passing = context.WithValue(v.passing, http.ServerContextKey, g.web.server) // by which the proxy knows that it may break off an answer
+	v.passing = context.WithValue(v.passing, visitKey{}, v)
 	v.host = &http.Transport{
 		DialContext: v.dial, TLSClientConfig: &tls.Config{RootCAs: g.cfg.Roots, MinVersion: tls.VersionTLS12}, TLSHandshakeTimeout: g.cfg.Dial,
 		DisableCompression: true, MaxConnsPerHost: 1, ResponseHeaderTimeout: g.cfg.Idle, MaxResponseHeaderBytes: maxHead,
@@ -52,6 +67,9 @@ func newVisit(ctx context.Context, g *gateway, c *spoken, target egress.Target, 
 	v.idle = time.AfterFunc(g.cfg.Idle, func() { v.cancel(&limit{"idle", fmt.Sprintf("no byte came for %v", g.cfg.Idle)}) })
 	return v
 }
+
+// maxAnswer bounds the first line of an answer of the server's own.
+const maxAnswer = 200
 
 // httpBufferBytes is what a connection of HTTP to a host reads and writes at once.
 const httpBufferBytes = 16 << 10
@@ -75,6 +93,9 @@ func (v *visit) end() {
 	v.work.Wait()
 	v.host.CloseIdleConnections()
 	d := v.d
+	if (v.head || v.answer != "") && !v.g.hasLeft() {
+		v.unreadable()
+	}
 	cause := context.Cause(v.ctx)
 	if _, limited := errors.AsType[*limit](cause); !limited {
 		cause = nil
@@ -88,6 +109,59 @@ func (v *visit) end() {
 	v.g.ended(d, cause)
 }
 
+// unreadable tells of what was refused by the server itself, which reads requests.
+func (v *visit) unreadable() {
+	reason := fmt.Sprintf("the client did not say a whole request in %v", v.g.cfg.Dial)
+	if v.answer != "" {
+		reason = "what the client says is not passed on: " + v.answer
+	}
+	if err := v.g.table.InForce(&egress.Refusal{Rule: egress.RefusedProtocol, Reason: reason}); err != nil {
+		v.g.refused(v.d, err)
+	}
+}
+
+// state is told by the server: the client has said something, of which it is not known yet what it is, or has got its answer. What the server says until
+// the client has asked for something is its own word.
+func (v *visit) state(to http.ConnState) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch to {
+	case http.StateActive:
+		v.head = true
+	case http.StateIdle:
+		v.asks = false
+	}
+}
+
+func (v *visit) asked() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.head, v.asks = false, true
+}
+
+// heard, passed and hush are what becomes of the client's words: they have come, the host has them or never will, there are no more.
+func (v *visit) heard() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.said = true
+}
+
+func (v *visit) passed() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.said = false; v.silent {
+		v.settled()
+	}
+}
+
+func (v *visit) hush() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.silent = true; !v.said {
+		v.settled()
+	}
+}
+
 // dial connects to the host. The transport calls it in a goroutine of its own, which may outlast the request.
 func (v *visit) dial(context.Context, string, string) (net.Conn, error) {
 	if !v.begin() {
@@ -99,6 +173,7 @@ func (v *visit) dial(context.Context, string, string) (net.Conn, error) {
 	if err == nil {
 		v.mu.Lock()
 		v.d.Addr = d.Addr
+		v.g.begun(v.d)
 		v.mu.Unlock()
 	}
 	return c, err
@@ -180,12 +255,55 @@ func (v *visit) check(req *http.Request) error {
 }
 
 func (v *visit) Read(b []byte) (int, error) {
+	if v.g.hasLeft() { // what it has said is here
+		_ = v.spoken.SetReadDeadline(time.Now().Add(afterSilence))
+	}
 	n, err := v.spoken.Read(b)
+	if n > 0 {
+		v.heard()
+	}
 	v.sent.Add(v.count(n))
+	if err != nil {
+		v.ends(err)
+	}
 	return n, firstOf(err, v.take(n))
 }
 
+// ends is what the end of the client's words means. A program may say all and wait for the answer, or be gone: it is believed for a while.
+func (v *visit) ends(err error) {
+	var timeout net.Error
+	switch {
+	case errors.Is(err, io.EOF):
+		v.hush()
+		v.halved.Do(func() {
+			taken := v.taken.Load()
+			patience := time.AfterFunc(v.g.cfg.Dial, func() {
+				if v.taken.Load() == taken {
+					v.cancel(nil)
+				}
+			})
+			context.AfterFunc(v.ctx, func() { patience.Stop() })
+		})
+	case !errors.As(err, &timeout) || !timeout.Timeout():
+		v.cancel(nil)
+	case v.g.hasLeft() && !v.aborted.Load():
+		v.hush()
+	}
+}
+
+// SetReadDeadline is the server's way to interrupt a read, too.
+func (v *visit) SetReadDeadline(t time.Time) error {
+	v.aborted.Store(!t.IsZero() && t.Before(time.Now()))
+	return v.spoken.SetReadDeadline(t)
+}
+
 func (v *visit) Write(b []byte) (int, error) {
+	v.mu.Lock()
+	if !v.asks && v.answer == "" {
+		line, _, _ := strings.Cut(string(b[:min(len(b), maxAnswer)]), "\r\n")
+		v.answer = strings.TrimPrefix(line, "HTTP/1.1 ")
+	}
+	v.mu.Unlock()
 	if err := v.take(len(b)); err != nil {
 		return 0, err
 	}

@@ -52,19 +52,19 @@ func newWeb(g *gateway) *web {
 				panic(http.ErrAbortHandler)
 			}
 			defer v.work.Done()
+			v.asked()
+			defer v.passed() // if it was refused
 			if err := g.table.InForce(v.check(req)); err != nil {
 				g.refused(v.d, err)
 				rw.Header().Set("Connection", "close")
 				http.Error(rw, "silk: "+err.Error(), http.StatusForbidden)
 				return
 			}
-			proxy.ServeHTTP(rw, req)
+			rw.Header()["Content-Type"] = nil // what the host does not say is not guessed
+			proxy.ServeHTTP(rw, req.WithContext(v.passing))
 		}),
-		ConnContext: func(_ context.Context, c net.Conn) context.Context {
-			v := c.(*visit)
-			ctx := context.WithValue(v.ctx, http.ServerContextKey, w.server) // by which the proxy knows that it may break off an answer
-			return context.WithValue(ctx, visitKey{}, v)
-		},
+		ConnContext:       func(_ context.Context, c net.Conn) context.Context { return c.(*visit).passing },
+		ConnState:         func(c net.Conn, to http.ConnState) { c.(*visit).state(to) },
 		ReadHeaderTimeout: g.cfg.Dial, IdleTimeout: g.cfg.Idle, MaxHeaderBytes: maxHead, DisableGeneralOptionsHandler: true, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 	}
 	w.served.Go(func() { _ = w.server.Serve(w) }) // ends with close
@@ -99,9 +99,8 @@ func (g *gateway) disguise(ctx context.Context, c net.Conn, name string) (net.Co
 	return disguised, nil
 }
 
-// serve serves one connection to its end.
-func (w *web) serve(ctx context.Context, c *spoken, target egress.Target, speaks egress.Protocol, secrets []egress.Secret) {
-	d := Decision{Kind: "tcp", Host: target.Host(), Port: target.Port, At: time.Now(), Count: 1}
+// serve serves one connection to its end. settled is called when the host has got what the client has said, and it says nothing more.
+func (w *web) serve(ctx context.Context, c *spoken, target egress.Target, speaks egress.Protocol, secrets []egress.Secret, d Decision, settled func()) {
 	if speaks == egress.TLS {
 		disguised, err := w.g.disguise(ctx, c, target.Name)
 		if err != nil {
@@ -110,7 +109,7 @@ func (w *web) serve(ctx context.Context, c *spoken, target egress.Target, speaks
 		}
 		c = &spoken{Conn: disguised}
 	}
-	v := newVisit(ctx, w.g, c, target, d)
+	v := newVisit(ctx, w.g, c, target, d, settled)
 	v.secrets, v.tls = secrets, speaks == egress.TLS
 	defer context.AfterFunc(v.ctx, func() { _ = v.Close() })()
 	select {

@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -66,7 +69,12 @@ type way struct {
 	ready chan struct{}
 	ended chan struct{} // closed after the last decision was told
 	err   error
+
+	open map[uint64]egress.Decision // connections that have begun, by number; hear's alone
 }
+
+// maxOpen bounds open: a gateway that was taken over could say that there are any number.
+const maxOpen = 1 << 16
 
 // errDied is the end of ways out whose gateway has died.
 var errDied = errors.New("the gateway process has died")
@@ -79,17 +87,26 @@ func (g *Gateway) Open(order egress.Order, tell func(egress.Decision)) (egress.W
 	if err != nil {
 		return egress.Way{}, fmt.Errorf("make link: %w", err)
 	}
+	for _, end := range pair {
+		if unix.SetsockoptInt(end, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, linkBytes) != nil { // not root's: as much as net.core.wmem_max allows
+			_ = unix.SetsockoptInt(end, unix.SOL_SOCKET, unix.SO_SNDBUF, linkBytes)
+		}
+	}
 	link := os.NewFile(uintptr(pair[0]), "link")
 	r, err := g.process()
 	if err != nil {
 		return egress.Way{}, errors.Join(err, link.Close(), unix.Close(pair[1]))
 	}
-	w := &way{tell: tell, ready: make(chan struct{}), ended: make(chan struct{})}
+	w := &way{tell: tell, ready: make(chan struct{}), ended: make(chan struct{}), open: map[uint64]egress.Decision{}}
 	if err := errors.Join(r.order(order, w, pair[1]), unix.Close(pair[1])); err != nil {
 		return egress.Way{}, errors.Join(fmt.Errorf("open a way out: %w", err), link.Close())
 	}
 	return egress.Way{Link: link, Ready: w.isReady, Wait: w.wait}, nil
 }
+
+// linkBytes is what the kernel keeps of what one end of a link has sent and the other not read, twice: half of it is the kernel's own (socket(7),
+// SO_SNDBUF). By default it is room for three packets, after which the ends take turns instead of working side by side.
+const linkBytes = 1 << 20
 
 // Pid is the process that runs, for who measures it; 0 if none does.
 func (g *Gateway) Pid() int {
@@ -224,7 +241,12 @@ func (r *running) hear() {
 		case w == nil:
 		case said.Ready:
 			close(w.ready)
+		case said.Begun != nil:
+			if len(w.open) < maxOpen {
+				w.open[said.Begun.Conn] = *said.Begun
+			}
 		case said.Decision != nil:
+			delete(w.open, said.Decision.Conn)
 			w.tell(*said.Decision)
 		case said.Ended:
 			if said.Error != "" {
@@ -237,15 +259,27 @@ func (r *running) hear() {
 
 func (r *running) end(err error) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.dead = true
-	for _, w := range r.served {
-		w.err = err
-		close(w.ended)
+	served := r.served
+	r.dead, r.served = true, nil
+	r.mu.Unlock()
+	for _, w := range served {
+		w.lose(err)
 	}
-	r.served = nil
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	_ = unix.Close(r.sock) // nobody sends any more
 	close(r.heard)
+}
+
+// lose ends a way out whose gateway is gone: of its connections it is known that there were such, and no more.
+func (w *way) lose(err error) {
+	for _, n := range slices.Sorted(maps.Keys(w.open)) {
+		d := w.open[n]
+		d.Reason, d.Lasted = fmt.Sprintf("%v; what was sent and taken is not known", err), time.Since(d.At)
+		w.tell(d)
+	}
+	w.err = err
+	close(w.ended)
 }
 
 // Close ends the process, and with it every way out.
