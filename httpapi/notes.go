@@ -203,6 +203,11 @@ func (h *handler) resultOf(ctx context.Context, id auth.Identity, r api.Run) (*n
 		Stdout: note.Channel{Bytes: o.Stdout.Bytes, Truncated: o.Stdout.Truncated},
 		Stderr: note.Channel{Bytes: o.Stderr.Bytes, Truncated: o.Stderr.Truncated},
 	}
+	for _, d := range o.Egress {
+		if !d.Allowed {
+			result.Kept = append(result.Kept, note.Destination{Host: d.Host, Port: d.Port})
+		}
+	}
 	var err error
 	if result.Stdout.Kept, err = h.kept(ctx, id, r.ID, "stdout"); err != nil {
 		return nil, err

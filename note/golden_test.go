@@ -49,6 +49,9 @@ func TestGolden(t *testing.T) {
 		{"timeout", plain, note.Result{Outcome: "timeout", Wall: 30 * time.Second, Message: "the run took longer than its limit of 30s", Stdout: text("R09: so far\n")}},
 		{"oom", plain, note.Result{Outcome: "oom", Wall: 3 * time.Second, Message: "the run used more than its limit of 256 MiB"}},
 		{"violated", plain, note.Result{Outcome: "violated", Rule: "file.accounts", Syscall: "openat", Argument: "/etc/passwd\n> [!note] \x1b[31m`x`", Wall: 100 * time.Millisecond, Stdout: text("before\n"), Handoffs: []note.Handoff{{Receiver: "widow_weaver", Note: "Widow_Weaver/2026-11-30 08.12.05 failed note " + run + ".md"}, {Receiver: "code_explainer"}, {Receiver: "evil", Note: "x]] ![[y"}}}},
+		{"refused", plain, note.Result{Outcome: "ok", ExitCode: &zero, Wall: time.Second, Stdout: text("done\n"), Kept: []note.Destination{
+			{Host: "pypi.example"}, {Host: "a.example", Port: 443}, {Host: "x]] ![[evil\n> <b>.example"}, {Host: "2001:db8::1", Port: 80}, {Host: "a.example", Port: 443}, {Host: "z.example"},
+		}}},
 		{"denied", plain, note.Result{Outcome: "denied", Rule: "timeout", Message: "24h is more than the profile's 1h"}},
 		{"error", plain, note.Result{Outcome: "error", Reason: "missing", Message: "there is no image lab:python yet"}},
 		{"canceled", plain, note.Result{Outcome: "canceled", Wall: 5 * time.Second}},

@@ -30,6 +30,7 @@ type Result struct {
 	Flags          map[string]int64 // limits that were hit without ending the run
 	Images         []Image
 	Handoffs       []Handoff
+	Kept           []Destination // from which the program was kept
 
 	// Stable leaves out what is another one each time: the duration, the id of the run, and what has it.
 	Stable bool
@@ -48,6 +49,12 @@ type Image struct {
 	Path     string // its path in the vault, with slashes
 }
 
+// Destination is a host with a port, or a name that was looked up.
+type Destination struct {
+	Host string
+	Port int // 0: a look-up
+}
+
 // Handoff says that the run was handed on.
 type Handoff struct {
 	Receiver string
@@ -62,6 +69,7 @@ const (
 	dot        = " · "
 
 	maxImages = 20
+	maxKept   = 3
 	imageDir  = "silk-" // and the run, or the block
 )
 
@@ -199,10 +207,31 @@ func (r *Result) remarks(stdout, stderr shown) (out []string) {
 	if hit != nil {
 		out = append(out, remark+"limits hit: "+strings.Join(hit, ", "))
 	}
+	if r.Kept != nil {
+		out = append(out, remark+"the network was refused: "+kept(r.Kept))
+	}
 	if to := r.receivers(); to != nil && !r.Stable {
 		out = append(out, remark+"handed on to "+strings.Join(to, " and ")+dot+"`silk handoffs ls --run "+word(r.Run)+"`")
 	}
 	return out
+}
+
+// kept names destinations, in the order of their names: which one was tried first may be another one each time. The program has chosen them.
+func kept(list []Destination) string {
+	var texts []string
+	for _, d := range list {
+		text := word(d.Host)
+		if d.Port != 0 {
+			text += " port " + strconv.Itoa(d.Port)
+		}
+		texts = append(texts, text)
+	}
+	slices.Sort(texts)
+	texts = slices.Compact(texts)
+	if more := len(texts) - maxKept; more > 0 {
+		texts = append(texts[:maxKept], fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(texts, ", ")
 }
 
 // receivers are those of the hand-offs, with links to their notes, in the order of their names.

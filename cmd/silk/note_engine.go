@@ -44,11 +44,18 @@ const maxPicture = 32 << 20
 // result is what the note shows of it.
 func (e *noteEnd) result(stable bool) *note.Result {
 	o := e.outcome
+	var kept []note.Destination
+	for _, d := range o.Egress {
+		if !d.Allowed {
+			kept = append(kept, note.Destination{Host: d.Host, Port: d.Port})
+		}
+	}
 	return &note.Result{
 		Run: o.Run, Outcome: string(o.Kind), Reason: string(o.Reason), Phase: o.Phase, Message: o.Message, ExitCode: o.ExitCode, Signal: o.Signal,
 		Wall: time.Duration(o.WallMs) * time.Millisecond, Rule: o.Rule, Syscall: o.Syscall, Argument: o.Argument, Flags: o.Flags,
 		Stdout: note.Channel{Kept: e.stdout, Bytes: o.Stdout.Bytes, Truncated: o.Stdout.Truncated},
 		Stderr: note.Channel{Kept: e.stderr, Bytes: o.Stderr.Bytes, Truncated: o.Stderr.Truncated},
+		Kept:   kept,
 		Stable: stable,
 	}
 }
@@ -63,8 +70,9 @@ func (e *noteEnd) pictures() (list []note.Artifact) {
 	return list
 }
 
-// noteEngine makes what runs the blocks: the server that the user named, or this host, where a dry run hands nothing on.
-func (a *app) noteEngine(dry bool) (noteEngine, error) {
+// noteEngine makes what runs the blocks: the server that the user named, or this host, where a dry run hands nothing on, and the user may be asked
+// for an approval.
+func (a *app) noteEngine(dry, ask bool) (noteEngine, error) {
 	if a.serverURL() != "" {
 		c, err := a.server()
 		if err != nil {
@@ -93,7 +101,7 @@ func (a *app) noteEngine(dry bool) (noteEngine, error) {
 	if err != nil {
 		return nil, errors.Join(err, engine.Close(), h.close())
 	}
-	return &localNotes{a, h, engine, deliveries}, nil
+	return &localNotes{a, h, engine, deliveries, ask}, nil
 }
 
 // localNotes runs blocks on this host.
@@ -103,6 +111,7 @@ type localNotes struct {
 	engine *run.Engine
 
 	deliveries *deliveries
+	ask        bool
 }
 
 func (l *localNotes) close() error {
@@ -122,7 +131,11 @@ func (l *localNotes) run(ctx context.Context, b *note.Block, from run.Note) (_ *
 			err = errors.Join(err, end.close())
 		}
 	}()
-	if end.outcome, err = l.engine.Run(ctx, noteRequest(b), run.IO{Artifacts: dir, Note: from}); err != nil && end.outcome.Run == "" {
+	req := noteRequest(b)
+	if l.ask {
+		l.askApproval(l.host, &req)
+	}
+	if end.outcome, err = l.engine.Run(ctx, req, run.IO{Artifacts: dir, Note: from}); err != nil && end.outcome.Run == "" {
 		return nil, err
 	}
 	if end.stdout, err = keptOf(end.outcome.Stdout); err != nil {

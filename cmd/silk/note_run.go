@@ -69,7 +69,7 @@ func (a *app) noteRun(f *noteFlags, name string) (err error) {
 	if err != nil {
 		return err
 	}
-	if r.engine, err = a.noteEngine(f.dryRun); err != nil {
+	if r.engine, err = a.noteEngine(f.dryRun, true); err != nil {
 		return err
 	}
 	err = errors.Join(r.all(list), r.engine.close())

@@ -53,7 +53,7 @@ func (a *app) noteWatch(f *noteFlags, name string) (err error) {
 	}
 	w := &noteWatcher{app: a, flags: f, dir: name, config: c.notes, seen: map[string]noteSeen{}, done: map[string]map[string]bool{}, told: map[string]bool{}}
 	w.auto = c.notes.isAuto(dir)
-	if w.engine, err = a.noteEngine(false); err != nil {
+	if w.engine, err = a.noteEngine(false, false); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.engine.close()) }()
