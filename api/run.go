@@ -22,6 +22,7 @@ type RunRequest struct {
 	Limits        Limits   `json:"limits,omitzero"`
 	Network       string   `json:"network,omitempty" enum:"deny,loopback,allow,allowlist" doc:"Left out, the profile's"`
 	Hosts         []string `json:"hosts,omitempty" maxItems:"100" doc:"host:port, for allowlist"`
+	Secrets       []string `json:"secrets,omitempty" maxItems:"100" doc:"NAME@HOST:PORT/Header: requests to HOST get Header with the value of the secret NAME, which the program never has. The owner's configuration declares NAME (egress: secrets), and has its value; each use waits for an approval" example:"[\"API_TOKEN@api.example.org:443/Authorization\"]"`
 	NoSpawn       bool     `json:"no_spawn,omitempty" doc:"The program may start no process"`
 	Deterministic bool     `json:"deterministic,omitempty"`
 	Isolation     string   `json:"isolation,omitempty" enum:"microvm"`

@@ -164,7 +164,13 @@ func TestDecide(t *testing.T) {
 		{name: "a secret for a host that is not named", change: func(r *Request) {
 			r.Client, r.Hosts, r.Secrets = ClientCLI, []string{"a.org:443"}, []string{"T@b.org:443/X"}
 		}, unread: true, text: "add b.org:443 to them"},
-		{name: "a secret over the API", change: func(r *Request) { r.Hosts, r.Secrets = []string{"a.org:443"}, []string{"T@a.org:443/X"} }, rule: RuleApproval, text: "secret T@a.org:443/X"},
+		{name: "a secret over the API", change: func(r *Request) { r.Hosts, r.Secrets = []string{"a.org:443"}, []string{"T@a.org:443/X"} }, owner: Grants{Secrets: []string{"T"}}, rule: RuleApproval, text: "secret T@a.org:443/X"},
+		{name: "a secret over the API that the owner has not declared", change: func(r *Request) {
+			r.Hosts, r.Secrets = []string{"a.org:443"}, []string{"PATH@a.org:443/X"}
+		}, owner: Grants{Secrets: []string{"T"}}, rule: RuleSecret, text: "the owner has no secret PATH for others"},
+		{name: "a secret over MCP", change: func(r *Request) {
+			r.Client, r.Secrets = ClientMCP, []string{"T@a.org:443/X"}
+		}, prof: &profile.Profile{Name: "net", Image: "net", Network: "allowlist", Hosts: []string{"a.org:443"}, Limits: small.Limits}, owner: Grants{Secrets: []string{"T"}}, rule: RuleSecret, text: "beyond profile net"},
 		{name: "local-fork is loopback", change: func(r *Request) { r.Client = ClientCLI; r.Network = "local-fork" }, text: "network local-fork (invoker)"},
 		{name: "hosts over MCP without grant", change: func(r *Request) { r.Client = ClientMCP; r.Hosts = []string{"example.org:443"} }, rule: RuleNetwork, text: "network example.org:443 is beyond"},
 		{name: "host without port", change: func(r *Request) { r.Hosts = []string{"example.org"} }, unread: true, text: `host "example.org" has no port`},

@@ -90,6 +90,10 @@ func (d *decision) secrets() {
 		if slices.Contains(d.plan.Egress.Secrets, s.String()) {
 			continue
 		}
+		if d.req.Client != ClientCLI && !slices.Contains(d.owner.Secrets, s.Name) { // one that is declared is there; who asks must not learn of others
+			d.deny(RuleSecret, fmt.Sprintf("the owner can add it to the configuration: egress: secrets: {%s: /path}", s.Name), "the owner has no secret %s for others", s.Name)
+			continue
+		}
 		d.widen(RuleSecret, "secret "+s.String(), "no secret")
 		d.plan.Egress.Secrets = append(d.plan.Egress.Secrets, s.String())
 		if !slices.Contains(d.plan.Env, placeholder) { // one secret may be for several hosts

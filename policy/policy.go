@@ -88,6 +88,8 @@ type Grants struct {
 	// Where names lead, and what is not of the public internet and may be reached: config `egress:`.
 	Addrs   map[string]string // name to address
 	Targets []string          // CIDR:port
+
+	Secrets []string // names that have a value in the owner's configuration; the invoker of the local command line may use others, of his own
 }
 
 // Plan is what will happen, complete: the engine adds nothing to it. It marshals to stable JSON.

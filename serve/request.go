@@ -45,7 +45,7 @@ func RequestOf(in api.RunRequest) (policy.Request, error) {
 	req := policy.Request{
 		Client: r.door(in.Client), Profile: in.Profile, Language: in.Language, Args: in.Args, Env: in.Env,
 		HasStdin: in.Stdin != nil || in.StdinOpen || in.Terminal != nil, Terminal: in.Terminal != nil,
-		Limits: limitsOf(in.Limits), Network: in.Network, Hosts: in.Hosts, NoSpawn: in.NoSpawn, Deterministic: in.Deterministic,
+		Limits: limitsOf(in.Limits), Network: in.Network, Hosts: in.Hosts, Secrets: in.Secrets, NoSpawn: in.NoSpawn, Deterministic: in.Deterministic,
 		Driver: in.Driver, Isolation: in.Isolation, RequireWatch: in.RequireWatch,
 	}
 	if in.Stdin != nil && (in.StdinOpen || in.Terminal != nil) {

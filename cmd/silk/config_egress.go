@@ -3,8 +3,10 @@ package main
 import (
 	"crypto/x509"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/silk-sandbox/silk/egress"
@@ -59,6 +61,7 @@ func readEgress(d *strictyaml.Decoder, n strictyaml.Node, g *policy.Grants) (c e
 				}
 				c.secrets[name] = absolute(d, value, "egress: secrets: "+name)
 			})
+			g.Secrets = slices.Sorted(maps.Keys(c.secrets))
 		},
 		"limits": func(v strictyaml.Node) {
 			d.Fields(v, "egress: limits", map[string]func(strictyaml.Node){

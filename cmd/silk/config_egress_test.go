@@ -27,7 +27,7 @@ egress:
 	}
 	want := policy.Grants{
 		Hosts: []string{"*.example.org:443"}, Stores: []string{"/srv"}, Addrs: map[string]string{"api.test": "127.0.0.1", "v6.test": "fd00::1"},
-		Targets: []string{"127.0.0.1/32:8443", "10.0.0.0/8:5432", "[fd00::/8]:443"},
+		Targets: []string{"127.0.0.1/32:8443", "10.0.0.0/8:5432", "[fd00::/8]:443"}, Secrets: []string{"TOKEN"},
 	}
 	if !reflect.DeepEqual(c.grants, want) {
 		t.Errorf("grants %+v, want %+v", c.grants, want)

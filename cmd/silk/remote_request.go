@@ -51,9 +51,6 @@ func (r *remoteRun) readable() error {
 	if err != nil {
 		return err
 	}
-	if len(r.req.Secrets) > 0 {
-		return usagef("--secret is for runs on this host: a server does not take them")
-	}
 	var unread *policy.RequestError
 	if _, err := policy.Decide(r.req, prof, policy.Grants{}); errors.As(err, &unread) {
 		return unread
@@ -65,7 +62,7 @@ func (r *remoteRun) readable() error {
 func requestFor(req policy.Request, f *runFlags, size *api.Size) (api.RunRequest, error) {
 	out := api.RunRequest{
 		Profile: req.Profile, Language: req.Language, Args: req.Args, Env: req.Env, StdinOpen: req.HasStdin && size == nil, Terminal: size,
-		Limits: toLimits(req.Limits), Network: req.Network, Hosts: req.Hosts, NoSpawn: req.NoSpawn, Deterministic: req.Deterministic,
+		Limits: toLimits(req.Limits), Network: req.Network, Hosts: req.Hosts, Secrets: req.Secrets, NoSpawn: req.NoSpawn, Deterministic: req.Deterministic,
 		Isolation: req.Isolation, RequireWatch: req.RequireWatch, Driver: req.Driver,
 	}
 	src := workspace.Source{Dir: req.Dir, Files: req.Files}

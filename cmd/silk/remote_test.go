@@ -167,7 +167,7 @@ func TestRemoteRun(t *testing.T) {
 		{"an environment that makes no sense", "", []string{"--env", "1=2", "--", "fake"}, 125, "", "silk: error: "},
 		{"artifacts that are not kept", "", []string{"--", "fake", "write:a=1"}, 0, "", "silk: the server has 1 artifact; --artifacts DIR receives a copy\n"},
 		{"a host without a port", "", []string{"--net", "example.org,a:443", "--", "fake"}, 125, "", `host "example.org" has no port`},
-		{"a secret", "", []string{"--net", "a.org:443", "--secret", "T@a.org:443/X", "--", "fake"}, 125, "", "--secret is for runs on this host"},
+		{"a secret", "", []string{"--net", "a.org:443", "--secret", "T@a.org:443/X", "--", "fake"}, 126, "", "the owner has no secret T for others"},
 		{"more output than is kept", "", []string{"--", "fake", "flood:100000"}, 0, strings.Repeat("0123456789", 10000), ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -1395,6 +1395,13 @@ export interface components {
              */
             profile?: string;
             require_watch?: boolean;
+            /**
+             * @description NAME@HOST:PORT/Header: requests to HOST get Header with the value of the secret NAME, which the program never has. The owner's configuration declares NAME (egress: secrets), and has its value; each use waits for an approval
+             * @example [
+             *       "API_TOKEN@api.example.org:443/Authorization"
+             *     ]
+             */
+            secrets?: string[];
             /** @description Session that the run belongs to */
             session?: string;
             /** @description All of the program's input; left out and stdin_open false, it is empty */
