@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"os"
 
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/driver/gvisor"
@@ -30,6 +31,7 @@ func hostDrivers(cfg driverConfig) (hostTools, error) {
 			return []fact{
 				carriedFact(sentrybin.Kernel, cfg.Home, cfg.Sentry, factFatal),
 				carriedFact(process.Executable, cfg.Home, cfg.Gateway, factNo),
+				gatewayFact(process.Landlocked(), os.Getuid() == 0),
 			}
 		},
 		Prune: func(dry bool) ([]string, error) {
@@ -38,4 +40,16 @@ func hostDrivers(cfg driverConfig) (hostTools, error) {
 			return append(kernels, gateways...), errors.Join(err, gatewayErr)
 		},
 	}, nil
+}
+
+// gatewayFact says what a gateway that was taken over could read on this host: without Landlock, as much as whoever runs it.
+func gatewayFact(landlock error, root bool) fact {
+	const name = "egress gateway's files"
+	switch {
+	case landlock == nil:
+		return fact{name, factYes, "the resolver's and the host's certificates, by Landlock"}
+	case root:
+		return fact{name, factYes, "those that everybody may read, by a user of its own: " + landlock.Error()}
+	}
+	return fact{name, factNo, landlock.Error() + ": one that was taken over could read what you can; start the kernel with lsm=landlock,..., or run silk as root, whose gateway is a user of its own"}
 }
