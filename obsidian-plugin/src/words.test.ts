@@ -1,7 +1,7 @@
 import type { Outcome } from "@silk-sandbox/client";
 import { expect, test } from "vitest";
 import { newState } from "./run.js";
-import { alarming, clock, duration, ended, facts, hosts, sentence, size } from "./words.js";
+import { alarming, clock, duration, ended, facts, hosts, reached, refused, sentence, size } from "./words.js";
 
 const o = (fields: Partial<Outcome>): Outcome => ({ wall_ms: 41, exit_code: null, ...fields }) as Outcome;
 
@@ -33,6 +33,22 @@ test("how a run stands, and for how long, apart from each other", () => {
 test("ok and canceled are silent, every other end is not", () => {
   const loud = (["ok", "failed", "timeout", "oom", "violated", "denied", "canceled", "error"] as const).filter((outcome) => alarming(o({ outcome })));
   expect(loud).toEqual(["failed", "timeout", "oom", "violated", "denied", "error"]);
+});
+
+test("what was reached and refused: from frames while it runs, from the outcome at the end", () => {
+  const run = newState({ run: "R", state: "running", profile: "p", accepted_at_ms: 1, client: "api" });
+  const frames = [{ host: "a.example", port: 443, allowed: false }, { host: "a.example", port: 443, allowed: false }, { host: "b.example", port: 443, allowed: true }, { host: "n.example", port: 0, allowed: false }];
+  const live = { ...run, egress: frames };
+  expect([refused(live), reached(live)]).toEqual([["Refused: a.example:443", "Refused: n.example"], []]);
+  const none = { sent: 0, taken: 0, lasted_ms: 0 };
+  const egress: NonNullable<Outcome["egress"]> = [
+    { kind: "dns", host: "n.example", allowed: false, rule: "name", reason: "no rule has the name", count: 2, ...none },
+    { kind: "tcp", host: "2001:db8::1", port: 80, allowed: false, count: 1, ...none },
+    { kind: "tcp", host: "b.example", port: 443, allowed: true, count: 1, sent: 10, taken: 1536, lasted_ms: 3 },
+  ];
+  const end = { ...live, outcome: o({ outcome: "ok", egress, egress_more: 7 }) };
+  expect(refused(end)).toEqual(["Refused: n.example, 2 times: no rule has the name", "Refused: [2001:db8::1]:80", "and other destinations, 7 times"]);
+  expect(reached(end)).toEqual(["Reached: b.example:443 · 10 B sent, 1.5 KiB received"]);
 });
 
 test("numbers for people", () => {

@@ -46,6 +46,26 @@ export function ended(o: Outcome): string {
   }
 }
 
+/** What the program was kept from reaching, a line each: as it comes, and of a run that has ended from its outcome, which has reasons and numbers. */
+export function refused(state: RunState): string[] {
+  const { outcome } = state;
+  if (outcome === undefined) return [...new Set(state.egress.filter((e) => !e.allowed).map((e) => `Refused: ${address(e.host, e.port)}`))];
+  const lines = (outcome.egress ?? []).filter((d) => !d.allowed).map((d) => `Refused: ${address(d.host, d.port ?? 0)}${times(d.count)}${d.reason === undefined || d.reason === "" ? "" : `: ${d.reason}`}`);
+  const more = outcome.egress_more ?? 0;
+  return more === 0 ? lines : [...lines, `and other destinations${times(more)}`];
+}
+
+/** What it has reached, of a run that has ended; or would have, had it been there. */
+export function reached(state: RunState): string[] {
+  return (state.outcome?.egress ?? [])
+    .filter((d) => d.allowed)
+    .map((d) => `Reached: ${address(d.host, d.port ?? 0)}${times(d.count)} · ${size(d.sent)} sent, ${size(d.taken)} received${d.reason === undefined || d.reason === "" ? "" : ` · ${d.reason}`}`);
+}
+
+const address = (host: string, port: number): string => (port === 0 ? host : host.includes(":") ? `[${host}]:${String(port)}` : `${host}:${String(port)}`);
+
+const times = (n: number): string => (n > 1 ? `, ${String(n)} times` : "");
+
 /** Whether an end is one that people are told of beyond the block: every one but ok and canceled. */
 export const alarming = (o: Outcome): boolean => o.outcome !== "ok" && o.outcome !== "canceled";
 

@@ -1,7 +1,7 @@
 import { setIcon } from "obsidian";
 import type { BlockRun, Runner, Target } from "../runner.js";
 import type { Settings } from "../settings.js";
-import { clock, sentence } from "../words.js";
+import { clock, reached, refused, sentence } from "../words.js";
 import { OutputView } from "./output.js";
 
 /** What a panel needs of the plugin. */
@@ -198,12 +198,15 @@ export class BlockPanel {
     if (this.#facts === undefined || state === undefined) return;
     const lines = [
       ...state.violations.map((v) => `Violation: ${[v.rule, v.syscall, v.detail].filter((s) => s !== "").join(" · ")}`),
-      ...state.egress.filter((e) => !e.allowed).map((e) => `Refused: ${e.host}:${String(e.port)}`),
+      ...refused(state),
     ];
-    if (lines.join("\n") !== this.#said) {
-      this.#said = lines.join("\n");
+    const fine = reached(state);
+    const said = [...lines, "", ...fine].join("\n");
+    if (said !== this.#said) {
+      this.#said = said;
       this.#facts.replaceChildren();
       for (const l of lines) this.#facts.createDiv({ cls: "silk-violation", text: l });
+      for (const l of fine) this.#facts.createDiv({ cls: "silk-reached", text: l });
     }
     const lost = state.phase === "lost";
     if (!lost && this.el.doc.activeElement === this.#again) this.#buttons.stop.focus();
