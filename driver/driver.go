@@ -94,6 +94,9 @@ type Spec struct {
 	// What lies outside, and is neither writable nor in the start-up list of driver/rules, is not readable.
 	Trees []string
 
+	// ReadOnly leaves /tmp as the only place that can be written: /workspace is what Fill wrote, ShmBytes is 0, and nothing can be put into /dev/shm.
+	ReadOnly bool
+
 	NoSpawn       bool // threads yes; processes and a second exec EPERM
 	Deterministic bool // fixed seed sources are the caller's; the driver pins CPU count to 1
 

@@ -33,7 +33,7 @@ type file struct {
 //	cat                      stdin to stdout until end of file
 //	read:NAME                a file of the workspace to stdout
 //	tree                     what is in the workspace, a line for each: permissions, name, what a link leads to
-//	write:NAME=TEXT          a file into the workspace
+//	write:NAME=TEXT          a file into the workspace; under ReadOnly, like the next, nothing
 //	remove:NAME              a file out of the workspace
 //	disk:BYTES               a file of that size into the workspace: refused beyond WorkspaceBytes, like the next two exit 1
 //	tmp:BYTES                the same for /tmp
@@ -71,9 +71,15 @@ func (s *sandbox) do(op string) (ended bool) {
 			fmt.Fprintln(s.stdout, strings.TrimSpace(h.FileInfo().Mode().String()+" "+strings.TrimSuffix(name, "/")+" "+h.Linkname))
 		}
 	case "write":
+		if s.spec.ReadOnly {
+			return false
+		}
 		name, text, _ := strings.Cut(arg, "=")
 		s.write(name, []byte(unescape(text)))
 	case "remove":
+		if s.spec.ReadOnly {
+			return false
+		}
 		delete(s.files, arg)
 	case "disk":
 		if number > s.spec.WorkspaceBytes {

@@ -22,6 +22,11 @@ var Shell = Programs{
 	"drain after a kill":                    {"sh", "-c", "printf data >kept; echo up; sleep 1000"},
 	"workspace in and out": {"sh", "-c", `set -e; cat in.txt; test -x run.sh; test "$(readlink link)" = in.txt; test -s sub/deep.bin
 printf made >out.txt; rm gone.txt`},
+	"read-only": {"sh", "-c", `cat a.txt
+for f in a.txt new sub/new /dev/shm/new /dev/new; do (echo x >$f) 2>/dev/null && echo "wrote $f"; done
+rm a.txt 2>/dev/null && echo removed; mkdir d 2>/dev/null && echo made; mv a.txt b.txt 2>/dev/null && echo renamed; chmod 777 sub 2>/dev/null && echo changed
+ln -s a.txt l 2>/dev/null && echo linked; touch -t 200001010000 a.txt 2>/dev/null && echo touched
+echo tmp >/tmp/new && cat /tmp/new`},
 	"failed fill fails the start":           {"sh", "-c", "echo ran; exit 7"},
 	"failed drain fails the wait":           {"sh", "-c", "exit 7"},
 	"canceled start":                        {"sh", "-c", "echo ran; exit 7"},

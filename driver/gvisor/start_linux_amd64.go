@@ -113,7 +113,7 @@ func validate(spec driver.Spec) error {
 		return errors.New("start sandbox: no image")
 	case len(spec.Args) == 0:
 		return errors.New("start sandbox: no command")
-	case spec.MemoryBytes <= 0, spec.WorkspaceBytes <= 0, spec.TmpBytes <= 0, spec.ShmBytes <= 0, spec.Processes <= 0, spec.CPUs <= 0:
+	case spec.MemoryBytes <= 0, spec.WorkspaceBytes <= 0, spec.TmpBytes <= 0, spec.ShmBytes <= 0 && !spec.ReadOnly, spec.Processes <= 0, spec.CPUs <= 0:
 		return errors.New("start sandbox: every limit must be above zero")
 	case spec.Network == driver.NetworkLink && (spec.Link.File == nil || len(spec.Link.Addrs) == 0 || spec.Link.MTU <= 0):
 		return errors.New("start sandbox: a network without a link")
@@ -126,7 +126,7 @@ func validate(spec driver.Spec) error {
 // send sends the request and starts the two workspace streams. filled receives Fill's result.
 func (d *Driver) send(s *sandbox, spec driver.Spec) (filled chan error, err error) {
 	req := wire.Request{
-		ID: spec.ID, Args: spec.Args, Env: spec.Env, Dir: spec.Dir, Hostname: spec.Hostname, Network: spec.Network, Files: spec.Files, NoSpawn: spec.NoSpawn, Trees: spec.Trees,
+		ID: spec.ID, Args: spec.Args, Env: spec.Env, Dir: spec.Dir, Hostname: spec.Hostname, Network: spec.Network, Files: spec.Files, NoSpawn: spec.NoSpawn, ReadOnly: spec.ReadOnly, Trees: spec.Trees,
 		MemoryBytes: spec.MemoryBytes, WorkspaceBytes: spec.WorkspaceBytes, TmpBytes: spec.TmpBytes, ShmBytes: spec.ShmBytes, Processes: spec.Processes,
 		Terminal: spec.Terminal != nil, Drain: spec.Drain != nil,
 		FileCapBytes: d.config.MaxFileBytes, TotalCapBytes: d.config.MaxTotalBytes, MaxEntries: d.config.MaxEntries,

@@ -261,6 +261,12 @@ func (b *box) ContainerStart(context.Context, seccheck.FieldSet, *pb.Start) erro
 		b.fillErr = fmt.Errorf("fill workspace: %w", err)
 		return b.fillErr
 	}
+	if b.req.ReadOnly {
+		if err := b.ws.freeze(); err != nil {
+			b.fillErr = err
+			return err
+		}
+	}
 	if err := b.createProgram(); err != nil {
 		b.fillErr = err
 		return err

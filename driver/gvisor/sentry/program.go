@@ -37,10 +37,14 @@ func mountsOf(req wire.Request) []specs.Mount {
 	tmpfs := func(at string, bytes int64, options ...string) specs.Mount {
 		return specs.Mount{Destination: at, Type: "tmpfs", Source: "tmpfs", Options: append(options, "nosuid", "nodev", "size="+strconv.FormatInt(bytes, 10))}
 	}
+	shm := tmpfs("/dev/shm", req.ShmBytes, "noexec", "mode=1777")
+	if req.ReadOnly { // gVisor's own /dev has that directory
+		shm = specs.Mount{Destination: "/dev/shm", Type: "tmpfs", Source: "tmpfs", Options: []string{"ro", "noexec", "nosuid", "nodev", "mode=0555"}}
+	}
 	mounts := []specs.Mount{
 		{Destination: "/proc", Type: "proc", Source: "proc"},
 		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs"}, // gVisor puts its own device file system there
-		tmpfs("/dev/shm", req.ShmBytes, "noexec", "mode=1777"),
+		shm,
 		tmpfs("/tmp", req.TmpBytes, "noexec", "mode=1777"),
 		tmpfs(workspaceDir, req.WorkspaceBytes, "mode=0755"),
 	}

@@ -72,8 +72,26 @@ func (w *workspace) vfs() *vfs.VirtualFilesystem { return w.box.kernel().VFS() }
 
 func (w *workspace) own(p *vfs.PathOperation) error {
 	return w.vfs().SetStatAt(w.ctx, w.creds, p, &vfs.SetStatOptions{
-		Stat: linux.Statx{Mask: linux.STATX_UID | linux.STATX_GID, UID: userID, GID: userID},
+		Stat: linux.Statx{Mask: linux.STATX_UID | linux.STATX_GID, UID: w.owner(), GID: w.owner()},
 	})
+}
+
+// owner is who owns what fill writes: the program, unless it must not change it. A tmpfs of gVisor's lets an owner change modes and times also
+// where its mount is read-only.
+func (w *workspace) owner() uint32 {
+	if w.box.req.ReadOnly {
+		return 0
+	}
+	return userID
+}
+
+// mode are the permissions of an entry. Where the program is not the owner, it has what the owner has.
+func (w *workspace) mode(h *tar.Header) linux.FileMode {
+	mode := linux.FileMode(h.Mode & 0o777)
+	if w.box.req.ReadOnly {
+		mode |= mode>>3&0o070 | mode>>6&0o007
+	}
+	return mode
 }
 
 // usedBytes is what the workspace occupies of the sandbox's memory.
@@ -83,6 +101,14 @@ func (w *workspace) usedBytes() int64 {
 		return 0
 	}
 	return int64(st.Blocks-st.BlocksFree) * st.BlockSize
+}
+
+// freeze keeps everything that comes after fill from writing.
+func (w *workspace) freeze() error {
+	if err := w.vfs().SetMountReadOnly(w.root.Mount(), true); err != nil {
+		return fmt.Errorf("make %s read-only: %w", workspaceDir, err)
+	}
+	return nil
 }
 
 // fill writes what the tar stream brings. Names were checked by the sender and are confined again by at.
@@ -113,10 +139,9 @@ func (w *workspace) fill() error {
 
 func (w *workspace) put(tr io.Reader, h *tar.Header, name string, buf []byte) error {
 	p := w.at(w.root, name)
-	mode := linux.FileMode(h.Mode & 0o777)
 	switch h.Typeflag {
 	case tar.TypeDir:
-		err := w.vfs().MkdirAt(w.ctx, w.creds, p, &vfs.MkdirOptions{Mode: mode})
+		err := w.vfs().MkdirAt(w.ctx, w.creds, p, &vfs.MkdirOptions{Mode: w.mode(h)})
 		if err != nil && !linuxerr.Equals(linuxerr.EEXIST, err) { // a mount may have made it
 			return err
 		}
@@ -134,7 +159,7 @@ func (w *workspace) put(tr io.Reader, h *tar.Header, name string, buf []byte) er
 
 func (w *workspace) putFile(r io.Reader, h *tar.Header, name string, buf []byte) error {
 	p := w.at(w.root, name)
-	f, err := w.vfs().OpenAt(w.ctx, w.creds, p, &vfs.OpenOptions{Flags: linux.O_WRONLY | linux.O_CREAT | linux.O_TRUNC | linux.O_NOFOLLOW, Mode: linux.FileMode(h.Mode & 0o777)})
+	f, err := w.vfs().OpenAt(w.ctx, w.creds, p, &vfs.OpenOptions{Flags: linux.O_WRONLY | linux.O_CREAT | linux.O_TRUNC | linux.O_NOFOLLOW, Mode: w.mode(h)})
 	if err != nil {
 		return err
 	}
@@ -156,7 +181,7 @@ func (w *workspace) putFile(r io.Reader, h *tar.Header, name string, buf []byte)
 		}
 	}
 	if err := f.SetStat(w.ctx, vfs.SetStatOptions{Stat: linux.Statx{
-		Mask: linux.STATX_UID | linux.STATX_GID | linux.STATX_MTIME, UID: userID, GID: userID,
+		Mask: linux.STATX_UID | linux.STATX_GID | linux.STATX_MTIME, UID: w.owner(), GID: w.owner(),
 		Mtime: linux.StatxTimestamp{Sec: h.ModTime.Unix(), Nsec: uint32(h.ModTime.Nanosecond())},
 	}}); err != nil {
 		return err

@@ -42,7 +42,9 @@ type Request struct {
 	Link    *Link          `json:"link,omitempty"` // with it the socket is the last descriptor but for Mounts
 	Files   []driver.File  `json:"files,omitempty"`
 	NoSpawn bool           `json:"no_spawn,omitempty"`
-	Trees   []string       `json:"trees"` // of the image, which programs may read
+
+	ReadOnly bool     `json:"read_only,omitempty"` // see driver.Spec
+	Trees    []string `json:"trees"`               // of the image, which programs may read
 
 	MemoryBytes    int64 `json:"memory_bytes"`
 	WorkspaceBytes int64 `json:"workspace_bytes"`
