@@ -50,8 +50,13 @@ const (
 	ApprovalRevoked   Name = "approval_revoked"   // intentId, requestHash, by: a grant covers no more runs
 	TokenCreated      Name = "token_created"      // intentId "system", token, name, role, by, expiresAtMs (absent: never), maxRunning, maxQueued
 	TokenRevoked      Name = "token_revoked"      // intentId "system", token, name, by
+	SkillRegistered   Name = "skill_registered"   // intentId "system", skillName, manifestHash, publisherAddress
+	SkillRevoked      Name = "skill_revoked"      // intentId "system", skillName
 	Removed           Name = "audit_removed"      // intentId "system", firstSeq, lastSeq, lastHash, retentionMs: see Policy
 )
+
+// SkillRegistrationFailed has intentId "system", skillName ("" if the manifest has none), reason.
+const SkillRegistrationFailed Name = "skill_registration_failed"
 
 // MaxErrorBytes bounds the text in the error of a [SandboxError].
 const MaxErrorBytes = 4096
