@@ -54,6 +54,9 @@ func (d *decision) command() {
 	d.plan.Language = l.Name
 
 	file := d.req.Code.Name
+	if d.req.Skill != nil {
+		file = path.Join(Workspace, file)
+	}
 	if !strings.ContainsRune(file, '/') && strings.HasPrefix(file, "-") {
 		file = "./" + file // or it would be taken for an option
 	}

@@ -57,7 +57,8 @@ func Decide(req Request, prof profile.Profile, owner Grants) (Plan, error) {
 		Files:         append([]string{}, req.Files...),
 		Stdin:         req.HasStdin && !req.Terminal,
 		Terminal:      req.Terminal,
-		NoSpawn:       req.NoSpawn,
+		NoSpawn:       req.NoSpawn || prof.NoSpawn,
+		ReadOnly:      prof.ReadOnly,
 		Deterministic: req.Deterministic,
 		RequireWatch:  req.RequireWatch,
 		Isolation:     req.Isolation,
@@ -72,6 +73,7 @@ func Decide(req Request, prof profile.Profile, owner Grants) (Plan, error) {
 	d.mounts()
 	d.hidden()
 	d.command()
+	d.skill()
 	d.environment()
 	d.limits()
 	d.network()

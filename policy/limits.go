@@ -46,6 +46,9 @@ func (d *decision) limits() {
 	if l.Processes > profile.MaxProcesses {
 		d.fault("processes %d is more than %d", l.Processes, profile.MaxProcesses)
 	}
+	if d.plan.ReadOnly {
+		l.ShmBytes = 0
+	}
 	if d.req.Deterministic {
 		l.CPUs = min(l.CPUs, 1) // two processors order threads by chance
 	}

@@ -49,6 +49,8 @@ type Request struct {
 	Isolation    string // "", "microvm": gVisor is not enough
 	RequireWatch bool
 	Approve      string // hash of an approved plan, for network "allow"
+
+	Skill *Skill `json:",omitempty"` // Code and Uploads are the files of one
 }
 
 // Code is the program of a request.
@@ -110,7 +112,7 @@ type Plan struct {
 	Stdin    bool     `json:"stdin"`
 	Terminal bool     `json:"terminal"`
 
-	Limits        profile.Limits `json:"limits"` // every field set
+	Limits        profile.Limits `json:"limits"` // every field set; with ReadOnly all but ShmBytes
 	Network       string         `json:"network"`
 	Hosts         []string       `json:"hosts"`            // as egress.ParseRule reads them
 	Egress        *Egress        `json:"egress,omitempty"` // nil: nothing leads out
@@ -118,6 +120,8 @@ type Plan struct {
 	Deterministic bool           `json:"deterministic"`
 	RequireWatch  bool           `json:"require_watch"`
 	Isolation     string         `json:"isolation,omitempty"`
+	ReadOnly      bool           `json:"read_only,omitempty"` // only /tmp can be written: /workspace cannot, and there is no /dev/shm
+	Skill         *Skill         `json:"skill,omitempty"`
 
 	Compile bool     `json:"compile"` // Args compile first: see CompileFailed
 	Ignore  []string `json:"ignore"`  // base names that are never artifacts

@@ -45,6 +45,10 @@ type Profile struct {
 	Env       map[string]string `json:"env"`
 	Dirs      []string          `json:"dirs"`   // directories under /workspace that exist before the start; never artifacts
 	Ignore    []string          `json:"ignore"` // base names that are never artifacts, CommonIgnore included
+
+	// Of profiles that silk makes itself, for skills. In a file there is neither.
+	NoSpawn  bool `json:"no_spawn,omitempty"`  // every run is as if it had asked for that
+	ReadOnly bool `json:"read_only,omitempty"` // /workspace cannot be written, and there is no /dev/shm
 }
 
 // Limits are the numbers of a run. A zero field means "not said".

@@ -66,6 +66,7 @@ type Policy struct {
 	Network        string   `json:"network"`
 	Hosts          []string `json:"hosts"`
 	NoSpawn        bool     `json:"no_spawn"`
+	ReadOnly       bool     `json:"read_only,omitempty"` // only /tmp can be written
 	Deterministic  bool     `json:"deterministic"`
 	RequireWatch   bool     `json:"require_watch"`
 	Isolation      string   `json:"isolation"`

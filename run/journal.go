@@ -33,10 +33,14 @@ func (l *life) begin(ctx context.Context) error {
 	if entry.Source, err = l.sourceText(); err != nil {
 		return host(err)
 	}
-	started, err := audit.New(l.id, audit.SandboxStarted, time.Now(), map[string]any{
-		"intentId": l.id, "profile": l.plan.Profile, "memoryMb": l.plan.Limits.MemoryBytes >> 20, "networkMode": l.plan.Network,
+	network := l.plan.Network
+	if l.plan.Skill != nil {
+		network = "none" // whatever the manifest says: it has no network, and perhaps one service
+	}
+	started, err := audit.New(l.id, audit.SandboxStarted, time.Now(), l.of(map[string]any{
+		"intentId": l.id, "memoryMb": l.plan.Limits.MemoryBytes >> 20, "networkMode": network,
 		"driver": l.driver.Name(), "image": l.image.Digest,
-	})
+	}))
 	if err != nil {
 		return host(err)
 	}
@@ -180,12 +184,12 @@ func (l *life) events(now time.Time) ([]*audit.Event, error) {
 	out := l.out
 	switch out.Kind {
 	case OK:
-		add(audit.SandboxCompleted, map[string]any{"profile": l.profile(), "outcome": string(out.Kind), "exitCode": 0, "durationMs": out.WallMs})
+		add(audit.SandboxCompleted, l.of(map[string]any{"outcome": string(out.Kind), "exitCode": 0, "durationMs": out.WallMs}))
 	case Violated:
 		add(audit.SecurityViolation, map[string]any{"type": out.Rule, "details": out.Syscall + "(" + out.Argument + ")", "deadAfterUs": out.DeadAfterUs})
 		fallthrough
 	default:
-		data := map[string]any{"profile": l.profile(), "outcome": string(out.Kind), "error": string(out.Kind)}
+		data := l.of(map[string]any{"outcome": string(out.Kind), "error": string(out.Kind)})
 		switch out.Kind {
 		case Failed:
 			data["error"] = l.errorText()
@@ -215,8 +219,21 @@ func (l *life) errorText() string {
 	return text
 }
 
+// of adds to an event's data what was run: a skill by its name, anything else by its profile.
+func (l *life) of(data map[string]any) map[string]any {
+	if s := l.req.Skill; s != nil {
+		data["skillName"] = s.Name
+	} else {
+		data["profile"] = l.profile()
+	}
+	return data
+}
+
 // profile is the profile that decided, or the one that was asked for.
 func (l *life) profile() string {
+	if s := l.req.Skill; s != nil {
+		return s.ProfileName()
+	}
 	if l.plan.Profile != "" {
 		return l.plan.Profile
 	}
@@ -296,6 +313,7 @@ func policyRecord(p policy.Plan) record.Policy {
 		Network:        p.Network,
 		Hosts:          append([]string{}, p.Hosts...),
 		NoSpawn:        p.NoSpawn,
+		ReadOnly:       p.ReadOnly,
 		Deterministic:  p.Deterministic,
 		RequireWatch:   p.RequireWatch,
 		Isolation:      p.Isolation,

@@ -154,6 +154,9 @@ func (l *life) prepare(ctx context.Context) error {
 		return err
 	}
 	l.decisions = append(l.decisions, record.Decision{What: "driver", Text: l.driver.Name()})
+	if plan.Skill != nil {
+		l.decisions = append(l.decisions, record.Decision{What: "skill", Text: plan.Skill.Text()})
+	}
 	for _, grant := range plan.Grants {
 		l.decisions = append(l.decisions, record.Decision{What: "grant", Text: grant})
 	}

@@ -10,9 +10,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/silk-sandbox/silk/audit"
+	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/record"
 )
 
@@ -91,8 +93,12 @@ func finishLost(ctx context.Context, tx *sql.Tx, with rescue, entry record.Entry
 	if err != nil {
 		return err
 	}
+	what, name := "profile", r.Profile
+	if s, ok := strings.CutPrefix(r.Profile, policy.SkillProfilePrefix); ok {
+		what, name = "skillName", s
+	}
 	failed, err := audit.New(r.Run, audit.SandboxError, now, map[string]any{
-		"intentId": r.Run, "profile": r.Profile, "outcome": string(out.Kind), "error": string(out.Kind), "reason": string(out.Reason), "exitCode": out.ExitStatus(),
+		"intentId": r.Run, what: name, "outcome": string(out.Kind), "error": string(out.Kind), "reason": string(out.Reason), "exitCode": out.ExitStatus(),
 	})
 	if err != nil {
 		return err

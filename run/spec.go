@@ -30,6 +30,7 @@ func specOf(id string, p policy.Plan) (driver.Spec, error) {
 		Dir:            p.Dir,
 		Hostname:       hostname,
 		NoSpawn:        p.NoSpawn,
+		ReadOnly:       p.ReadOnly,
 		Deterministic:  p.Deterministic,
 		RequireWatch:   p.RequireWatch,
 		MemoryBytes:    p.Limits.MemoryBytes,
