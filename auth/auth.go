@@ -52,10 +52,11 @@ const (
 	ActDecide // see what waits for an approval, with its code, and decide
 	ActTokens // make, list and revoke tokens
 	ActAudit  // read the audit trail
+	ActSkills // register and revoke skills
 )
 
 // Actions are all of them.
-var Actions = []Action{ActRun, ActView, ActViewAll, ActControl, ActControlAll, ActDecide, ActTokens, ActAudit}
+var Actions = []Action{ActRun, ActView, ActViewAll, ActControl, ActControlAll, ActDecide, ActTokens, ActAudit, ActSkills}
 
 func (a Action) String() string {
 	switch a {
@@ -75,6 +76,8 @@ func (a Action) String() string {
 		return "manage tokens"
 	case ActAudit:
 		return "read the audit trail"
+	case ActSkills:
+		return "register and revoke skills"
 	}
 	return "unknown action"
 }
@@ -91,7 +94,7 @@ func (r Role) Can(a Action) bool {
 		return r == Owner || r == Runner || r == Viewer
 	case ActViewAll:
 		return r == Owner || r == Viewer
-	case ActControlAll, ActDecide, ActTokens, ActAudit:
+	case ActControlAll, ActDecide, ActTokens, ActAudit, ActSkills:
 		return r == Owner
 	}
 	return false

@@ -8,7 +8,7 @@ import (
 func TestRoles(t *testing.T) {
 	want := map[Role]map[Action]bool{
 		Owner: {
-			ActRun: true, ActView: true, ActViewAll: true, ActControl: true, ActControlAll: true, ActDecide: true, ActTokens: true, ActAudit: true,
+			ActRun: true, ActView: true, ActViewAll: true, ActControl: true, ActControlAll: true, ActDecide: true, ActTokens: true, ActAudit: true, ActSkills: true,
 		},
 		Runner:  {ActRun: true, ActView: true, ActControl: true},
 		Viewer:  {ActView: true, ActViewAll: true},
@@ -16,7 +16,7 @@ func TestRoles(t *testing.T) {
 		"admin": {},
 		"Owner": {},
 	}
-	actions := append([]Action{0, -1, ActAudit + 1}, Actions...)
+	actions := append([]Action{0, -1, ActSkills + 1}, Actions...)
 	for role, may := range want {
 		for _, a := range actions {
 			if got := role.Can(a); got != may[a] {
@@ -34,7 +34,7 @@ func TestRoles(t *testing.T) {
 	for _, a := range Actions {
 		named[a.String()] = true
 	}
-	if len(named) != len(Actions) || named["unknown action"] || len(Actions) != int(ActAudit) {
+	if len(named) != len(Actions) || named["unknown action"] || len(Actions) != int(ActSkills) {
 		t.Errorf("actions are named %v", named)
 	}
 	for _, r := range Roles {

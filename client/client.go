@@ -108,6 +108,19 @@ type call struct {
 
 // send makes a request. An answer that is none is an error; the caller closes the body of one that is.
 func (c *Client) send(ctx context.Context, q call) (*http.Response, error) {
+	resp, err := c.exchange(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		defer resp.Body.Close()
+		return nil, problemOf(resp)
+	}
+	return resp, nil
+}
+
+// exchange makes a request, whatever the status of its answer, whose body the caller closes.
+func (c *Client) exchange(ctx context.Context, q call) (*http.Response, error) {
 	address := c.base + q.path
 	if len(q.query) > 0 {
 		address += "?" + q.query.Encode()
@@ -130,10 +143,6 @@ func (c *Client) send(ctx context.Context, q call) (*http.Response, error) {
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return nil, c.unreached(ctx, err)
-	}
-	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		defer resp.Body.Close()
-		return nil, problemOf(resp)
 	}
 	return resp, nil
 }

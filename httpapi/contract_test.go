@@ -146,7 +146,8 @@ func TestEveryOperation(t *testing.T) {
 			if resp.StatusCode >= 500 {
 				t.Errorf("%s %s, %s: %d %s", op.method, path, name, resp.StatusCode, text)
 			}
-			if resp.StatusCode >= 400 && (json.Unmarshal(text, &p) != nil || p.Status != resp.StatusCode || p.Type == "") {
+			published := strings.HasPrefix(op.path, "/v1/skills") && resp.Header.Get("Content-Type") == "application/json" // bodies of their own
+			if resp.StatusCode >= 400 && !published && (json.Unmarshal(text, &p) != nil || p.Status != resp.StatusCode || p.Type == "") {
 				t.Errorf("%s %s, %s: %d %s is no problem", op.method, path, name, resp.StatusCode, text)
 			}
 		}

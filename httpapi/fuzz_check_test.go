@@ -61,7 +61,9 @@ func (x *explorer) check(q *request, resp *http.Response, text []byte) {
 	if documented && q.method != http.MethodHead {
 		x.content(resp, media, text)
 	}
-	if resp.StatusCode >= 400 && q.method != http.MethodHead {
+	kind := resp.Header.Get("Content-Type")
+	_, own := media[kind] // a refusal in the operation's own form, which content has looked at
+	if resp.StatusCode >= 400 && q.method != http.MethodHead && !(own && kind == "application/json") {
 		x.problem(q, resp, text)
 	}
 	if resp.StatusCode == http.StatusUnauthorized && q.role != "" && !x.revoked[q.role] && !slices.Contains(q.refused, http.StatusUnauthorized) {
@@ -183,7 +185,7 @@ func (x *explorer) problem(q *request, resp *http.Response, text []byte) {
 
 // owners are operations of owners alone; writers those that are not a viewer's.
 var (
-	owners  = []string{"list-tokens", "create-token", "revoke-token", "list-audit", "list-approvals", "get-approval", "decide-approval", "revoke-grant"}
+	owners  = []string{"list-tokens", "create-token", "revoke-token", "list-audit", "list-approvals", "get-approval", "decide-approval", "revoke-grant", "register-skill", "revoke-skill"}
 	writers = []string{"create-run", "cancel-run", "send-input", "resize-terminal", "create-session"}
 )
 

@@ -35,6 +35,10 @@ type Config struct {
 	Origins auth.Origins // of browsers; zero: none
 	Hosts   auth.Hosts   // zero: localhost and addresses
 
+	// SkillDir says where a directory that a client names as that of a skill's files leads, if it lies inside of what the owner lets
+	// others name. nil: none does.
+	SkillDir func(path string) (dir string, ok bool)
+
 	// Metrics answers /metrics.
 	Metrics http.Handler
 
@@ -119,6 +123,7 @@ func (h *handler) register(mux *http.ServeMux) {
 	h.handoffs()
 	h.notes()
 	h.look()
+	h.skills()
 	h.tokens()
 	h.streams(mux)
 	h.health(mux)

@@ -12,6 +12,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +23,7 @@ import (
 	"github.com/silk-sandbox/silk/httpapi"
 	"github.com/silk-sandbox/silk/queue"
 	"github.com/silk-sandbox/silk/serve/servetest"
+	"github.com/silk-sandbox/silk/workspace"
 )
 
 // stand is a service behind its HTTP door.
@@ -30,11 +33,12 @@ type stand struct {
 	handler http.Handler
 	secrets map[auth.Role]string
 	ready   error
+	skills  string // directory of skills that may be registered
 }
 
 func newStand(t *testing.T, cfg servetest.Config) *stand {
 	t.Helper()
-	s := &stand{Stand: servetest.New(t, cfg), secrets: map[auth.Role]string{}}
+	s := &stand{Stand: servetest.New(t, cfg), secrets: map[auth.Role]string{}, skills: t.TempDir()}
 	origins, err := auth.ParseOrigins([]string{"app://obsidian.md"})
 	if err != nil {
 		t.Fatal(err)
@@ -44,9 +48,17 @@ func newStand(t *testing.T, cfg servetest.Config) *stand {
 		Server: s.Server, DB: s.DB, Verifier: verifier, Tickets: auth.NewTickets(verifier, auth.TicketsConfig{}), Origins: origins,
 		Profiles: func() ([]api.Profile, error) { return []api.Profile{{Name: servetest.Profile}}, nil },
 		Images:   func() ([]api.Image, error) { return []api.Image{{Digest: servetest.Digest}}, nil },
-		Metrics:  http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "silk_viewers 0") }),
-		Ready:    func() error { return s.ready },
-		Logger:   slog.New(slog.NewTextHandler(t.Output(), nil)),
+		SkillDir: func(path string) (string, bool) {
+			dir, err := workspace.CheckMount(path, workspace.Root+"/skill", []string{s.skills})
+			if err != nil || !filepath.IsAbs(path) {
+				return "", false
+			}
+			info, err := os.Stat(dir)
+			return dir, err == nil && info.IsDir()
+		},
+		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "silk_viewers 0") }),
+		Ready:   func() error { return s.ready },
+		Logger:  slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -322,7 +334,7 @@ func TestBrowsers(t *testing.T) {
 
 func TestOpenPaths(t *testing.T) {
 	s := newStand(t, servetest.Config{})
-	for _, path := range []string{"/healthz", "/readyz", "/docs", "/openapi.yaml", "/schemas/handoff.json"} {
+	for _, path := range []string{"/healthz", "/readyz", "/docs", "/openapi.yaml", "/schemas/handoff.json", "/schemas/skill.json"} {
 		if resp, text := s.do(call{path: path}); resp.StatusCode != 200 || len(text) == 0 {
 			t.Errorf("%s: %d", path, resp.StatusCode)
 		}

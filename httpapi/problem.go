@@ -77,6 +77,7 @@ var hints = map[string]string{
 func (h *handler) problemOf(ctx context.Context, err error) error {
 	var (
 		already answer
+		noSkill *missingSkill
 		invalid *serve.InvalidError
 		denied  *serve.DeniedError
 		full    *queue.FullError
@@ -89,6 +90,8 @@ func (h *handler) problemOf(ctx context.Context, err error) error {
 		return nil
 	case errors.As(err, &already):
 		return already
+	case errors.As(err, &noSkill):
+		return noSkill
 	case errors.As(err, &invalid):
 		p := problem(http.StatusUnprocessableEntity, "invalid", "the request cannot be read", "")
 		for _, f := range invalid.Faults {
