@@ -103,7 +103,7 @@ streams and records a program with nothing else installed: no Docker, no KVM, no
 	root.SetHelpCommandGroupID("keep")
 	root.AddGroup(&cobra.Group{ID: "run", Title: "Run:"}, &cobra.Group{ID: "look", Title: "Look:"}, &cobra.Group{ID: "keep", Title: "Keep house:"})
 	for group, commands := range map[string][]*cobra.Command{
-		"run":  {a.runCommand(), a.planCommand(), a.noteCommand(), a.serveCommand(), a.mcpCommand(), a.profileCommand(), a.imageCommand()},
+		"run":  {a.runCommand(), a.planCommand(), a.noteCommand(), a.serveCommand(), a.mcpCommand(), a.skillCommand(), a.profileCommand(), a.imageCommand()},
 		"look": {a.runsCommand(), a.handoffsCommand(), a.auditCommand()},
 		"keep": {a.tokenCommand(), a.doctorCommand(), a.selftestCommand(), a.gcCommand(), a.versionCommand(), a.completionCommand(), a.manCommand()},
 	} {

@@ -31,6 +31,7 @@ type config struct {
 	handoffs    handoffsConfig
 	notes       notesConfig
 	egress      egressConfig
+	skills      skillsConfig
 }
 
 // loadConfig reads the one configuration file that counts: --config, else $SILK_CONFIG, else the user's, else the host's.
@@ -80,6 +81,7 @@ func parseConfig(file string, data []byte) (config, error) {
 		"handoffs":      func(n strictyaml.Node) { c.handoffs = readHandoffs(d, n) },
 		"audit":         func(n strictyaml.Node) { c.audit = readAudit(d, n) },
 		"notes":         func(n strictyaml.Node) { c.notes = readNotes(d, n) },
+		"skills":        func(n strictyaml.Node) { c.skills = readSkills(d, n) },
 		"egress":        func(n strictyaml.Node) { c.egress = readEgress(d, n, &c.grants) },
 	})
 	if err := d.Err(); err != nil {

@@ -115,6 +115,9 @@ func (h *host) decide(req policy.Request) (policy.Plan, error) {
 	if errors.As(err, &unknown) {
 		return policy.Plan{}, &policy.RequestError{Faults: []string{err.Error()}, Field: "profile"}
 	}
+	if err == nil && req.Skill != nil {
+		prof, err = req.Skill.Profile(prof)
+	}
 	if err != nil {
 		return policy.Plan{}, err
 	}

@@ -64,6 +64,11 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("SILK_HOME", filepath.Join(env.WorkDir, "state"))
+			examples, err := filepath.Abs("../../examples/skills")
+			if err != nil {
+				return err
+			}
+			env.Setenv("EXAMPLES", examples)
 			env.Setenv("SILK_CONFIG", filepath.Join(env.WorkDir, "config.yaml"))
 			return os.WriteFile(filepath.Join(env.WorkDir, "config.yaml"), nil, 0o600)
 		},

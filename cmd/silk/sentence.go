@@ -34,10 +34,11 @@ func sentence(o run.Outcome, t told) string {
 		return ""
 	case run.Failed:
 		return failedSentence(o, t)
-	case run.Timeout:
-		return "timeout: " + o.Message + "; what it printed until then is kept; raise the limit with --timeout"
-	case run.OOM:
-		return "oom: " + o.Message + "; raise the limit with --memory"
+	case run.Timeout, run.OOM:
+		if t.plan.Skill != nil {
+			return fmt.Sprintf("%s: %s, as the skill's manifest has it; what it printed until then is kept", o.Kind, o.Message)
+		}
+		return limitSentence(o)
 	case run.Violated:
 		return violatedSentence(o, t)
 	case run.Denied:
@@ -50,13 +51,21 @@ func sentence(o run.Outcome, t told) string {
 	return string(o.Kind) + tail(": ", o.Message)
 }
 
+// limitSentence says which flag would have let the program go on.
+func limitSentence(o run.Outcome) string {
+	if o.Kind == run.Timeout {
+		return "timeout: " + o.Message + "; what it printed until then is kept; raise the limit with --timeout"
+	}
+	return "oom: " + o.Message + "; raise the limit with --memory"
+}
+
 // violatedSentence is what an alert leaves to say.
 func violatedSentence(o run.Outcome, t told) string {
 	var parts []string
 	if !t.alerted {
 		parts = append(parts, fmt.Sprintf("violated: rule %s: %s %q; the sandbox was ended before it had an effect", o.Rule, o.Syscall, o.Argument))
 	}
-	if o.Rule == rules.NetworkInet {
+	if o.Rule == rules.NetworkInet && t.plan.Skill == nil {
 		parts = append(parts, "--net loopback allows sockets inside the sandbox, --net HOST:PORT,... to these hosts")
 	}
 	return strings.Join(parts, "; ")

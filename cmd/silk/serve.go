@@ -154,7 +154,7 @@ func (a *app) serve() (err error) {
 	s.http, err = httpapi.New(httpapi.Config{
 		Server: s.server, DB: db, Verifier: verifier, Tickets: auth.NewTickets(verifier, auth.TicketsConfig{}),
 		Metrics:  promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
-		Profiles: s.profiles, Images: s.images, Ready: func() error { return s.ready(ctx) },
+		SkillDir: h.skillDir, Profiles: s.profiles, Images: s.images, Ready: func() error { return s.ready(ctx) },
 		Origins: s.cfg.origins, Hosts: auth.NewHosts(s.cfg.hosts...), Version: version, Logger: s.log,
 	})
 	if err != nil {
