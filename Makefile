@@ -42,7 +42,7 @@ install: $(if $(shell command -v $(GO)),build images) ## install silk, its manua
 
 test: build images ## every test that this machine can run, real sandboxes included (SCOPE=rest: what race leaves out)
 	$(call images,compat:python egress:curl)
-	SILK_TEST_HOME=$(SILK_HOME) tools/postgres $(GO) test -p 2 -timeout 30m $(if $(filter rest,$(SCOPE)),$(WHOLE),./...)
+	SILK_TEST_HOME=$(SILK_HOME) tools/postgres tools/dockerd $(GO) test -p 2 -timeout 30m $(if $(filter rest,$(SCOPE)),$(WHOLE),./...)
 
 test-cgroup2: build ## limits under cgroup v2: Debian's kernel in QEMU (package qemu-system-x86), some minutes
 	$(call images,lab:text)
@@ -71,7 +71,7 @@ test-short: ## tests that need no privileges, no images and no sandbox kernel
 	$(GO) test -short -p 2 $(FAST)
 
 race: build ## tests under the race detector, without the sandbox kernel (needs gcc)
-	SILK_TEST_HOME=$(SILK_HOME) CGO_ENABLED=1 tools/postgres $(GO) test -race -p 2 -timeout 20m $(FAST)
+	SILK_TEST_HOME=$(SILK_HOME) CGO_ENABLED=1 tools/postgres tools/dockerd $(GO) test -race -p 2 -timeout 20m $(FAST)
 	CGO_ENABLED=1 $(GO) test -race -tags server -run 'Note|MCP|Handoff' ./cmd/silk
 
 fuzz: ## every fuzz target for FUZZTIME (30s), and the built silk against the host's kernel

@@ -12,6 +12,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -21,7 +22,42 @@ import (
 // [Import] too. It has one uncompressed layer and is the same bytes each time. A tag given as ref becomes the name of
 // the image in the layout.
 func (s *Store) Export(ctx context.Context, ref string, w io.Writer, progress Progress) error {
-	return s.export(ctx, ref, func(tree *Tree, meta Meta) error { return writeArchive(ctx, tree, meta, ref, w, progress) })
+	return s.export(ctx, ref, func(tree *Tree, meta Meta) error {
+		_, err := writeArchive(ctx, tree, meta, ref, w, progress)
+		return err
+	})
+}
+
+// Archive writes the image in an EROFS file, which stays open, as [Store.Export] writes one of a store: under a name, for an engine that
+// is to run it. It returns what a Docker Engine calls the image afterwards, its id: the digest of its configuration. The content is
+// read twice, and not kept.
+func Archive(ctx context.Context, root *os.File, name string, w io.Writer) (id Digest, err error) {
+	fd, err := dup(root)
+	if err == nil {
+		id, err = archiveOf(ctx, fd, name, w)
+	}
+	if err != nil {
+		return Digest{}, fmt.Errorf("write archive of image %s: %w", name, err)
+	}
+	return id, nil
+}
+
+func archiveOf(ctx context.Context, root *os.File, name string, w io.Writer) (id Digest, err error) {
+	tree, err := loadTree(ctx, root, TreeConfig{MaxBytes: 1<<63 - 2, MaxEntries: 1<<31 - 1})
+	if err != nil {
+		return Digest{}, errors.Join(err, root.Close())
+	}
+	defer func() { err = errors.Join(err, tree.Close()) }()
+	return writeArchive(ctx, tree, Meta{}, name, w, nil)
+}
+
+// dup opens a file again that may have no name any more.
+func dup(f *os.File) (*os.File, error) {
+	r, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	if err != nil {
+		return nil, fmt.Errorf("open %s again: %w", f.Name(), err)
+	}
+	return r, nil
 }
 
 // export calls write with the files of an image and what is known about it.
@@ -44,33 +80,34 @@ func (s *Store) export(ctx context.Context, ref string, write func(*Tree, Meta) 
 	return nil
 }
 
-func writeArchive(ctx context.Context, tree *Tree, meta Meta, ref string, w io.Writer, progress Progress) error {
+// writeArchive returns the digest of the configuration.
+func writeArchive(ctx context.Context, tree *Tree, meta Meta, ref string, w io.Writer, progress Progress) (Digest, error) {
 	// A tar entry begins with its size, so the layer is written twice: once to measure it.
 	layer := &measure{hash: sha256.New()}
 	if err := tree.writeTar(&contextWriter{ctx, layer}, progress, "measure layer"); err != nil {
-		return err
+		return Digest{}, err
 	}
 	layerBlob := layer.descriptor()
 	files, err := layoutFiles(tree.Epoch(), meta, layerBlob, ref)
 	if err != nil {
-		return err
+		return Digest{}, err
 	}
 	out := layoutWriter{tar.NewWriter(&contextWriter{ctx, w}), tree.Epoch()}
 	for _, file := range files {
 		if err := out.header(file.name, int64(len(file.data))); err != nil {
-			return err
+			return Digest{}, err
 		}
 		if _, err := out.Write(file.data); err != nil {
-			return err
+			return Digest{}, err
 		}
 	}
 	if err := out.header(blobName(layerBlob.Digest), layerBlob.Size); err != nil {
-		return err
+		return Digest{}, err
 	}
 	if err := tree.writeTar(out, progress, "write layer"); err != nil {
-		return err
+		return Digest{}, err
 	}
-	return out.Close()
+	return sumOf(files[len(files)-1].data), out.Close()
 }
 
 type layoutFile struct {
@@ -118,7 +155,7 @@ func layoutFiles(epoch time.Time, meta Meta, layer ociDescriptor, ref string) ([
 	if err != nil {
 		return nil, err
 	}
-	return []layoutFile{
+	return []layoutFile{ // the configuration last: see writeArchive
 		{"manifest.json", docker},
 		{"oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`)},
 		{"index.json", index},

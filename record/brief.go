@@ -34,7 +34,7 @@ func (r Record) Brief() Brief {
 }
 
 // BriefColumn is the expression over the table runs, as r, that [ReadBrief] reads.
-const BriefColumn = "CASE r.brief WHEN '' THEN r.record ELSE r.brief END"
+const BriefColumn = "coalesce(nullif(r.brief, ''), r.record)"
 
 // ReadBrief decodes what BriefColumn gives.
 func ReadBrief(text string) (b Brief, err error) {

@@ -42,6 +42,10 @@ const busyMs = 5000
 // whole if the last one ended without Close, starts fast.
 const checkpointPages = 256
 
+// cacheBytes is what a connection may keep of the file in memory, as it reads it. With SQLite's own 2 MB a list of some
+// thousand runs is read from the operating system each time, a seventh of what it costs.
+const cacheBytes = 8 << 20
+
 // DB is an open store. Safe for concurrent use. Write through Update only.
 type DB struct {
 	*sql.DB
@@ -79,6 +83,7 @@ func Open(ctx context.Context, path string) (_ *DB, err error) {
 		"journal_mode(wal)",
 		"synchronous(normal)",
 		"foreign_keys(on)",
+		fmt.Sprintf("cache_size(-%d)", cacheBytes>>10), // negative: in KiB
 		"recursive_triggers(on)", // INSERT OR REPLACE must not get around a trigger that forbids DELETE
 		fmt.Sprintf("wal_autocheckpoint(%d)", checkpointPages),
 	}}

@@ -27,7 +27,7 @@ const (
 	Clone   Kind = "clone"   // "thread" or "process", and the number of the new one
 	Exit    Kind = "exit"    // exit status, or the signal that ended it: "0", "SIGKILL"
 	SigSys  Kind = "sigsys"  // a seccomp filter ended the thread or process; Syscall is what was tried
-	Denied  Kind = "denied"  // another call that was refused with EPERM or EACCES; Syscall names it
+	Denied  Kind = "denied"  // another call that was refused; Syscall names it
 	Blind   Kind = "blind"   // a call after which the observer no longer sees everything; Syscall names it
 )
 

@@ -145,7 +145,7 @@ func TestReadMounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]mount{"": {"/", "/sys/fs/cgroup/unified"}, "memory": {"/docker/x", "/sys/fs/cgroup/memory"}, "cpu": {"/", "/sys/fs/cgroup/cpu,cpuacct"}}
+	want := map[string]mount{"": {"/", "/sys/fs/cgroup/unified"}, "memory": {"/docker/x", "/sys/fs/cgroup/memory"}, "cpu": {"/", "/sys/fs/cgroup/cpu,cpuacct"}, "cpuacct": {"/", "/sys/fs/cgroup/cpu,cpuacct"}}
 	if d := cmp.Diff(want, got, cmp.AllowUnexported(mount{})); d != "" {
 		t.Error(d)
 	}

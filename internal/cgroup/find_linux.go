@@ -26,6 +26,9 @@ type Root struct {
 
 var controllers = []string{"memory", "cpu", "pids"}
 
+// cpuacct counts CPU time for version 1, in a hierarchy of its own perhaps.
+const cpuacct = "cpuacct"
+
 // Find looks for a place where this process may make groups with all three controllers. It makes no group, but on
 // version 2 as root a parent named silk. The error is [ErrUnavailable] with the reason.
 func Find() (*Root, error) {
@@ -159,7 +162,7 @@ func readMounts(path string) (map[string]mount, error) {
 			mounts[""] = m
 		case "cgroup":
 			for _, option := range strings.Split(fs[2], ",") {
-				if slices.Contains(controllers, option) {
+				if slices.Contains(controllers, option) || option == cpuacct {
 					mounts[option] = m
 				}
 			}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -51,6 +52,8 @@ func probeNow(need Need) error {
 		return try(nil, "strace", "-f", "-y", "--seccomp-bpf", "-e", "trace=fsync", "-o", os.DevNull, "true")
 	case Postgres:
 		return probePostgres(PostgresAddress())
+	case Docker:
+		return probeDocker(DockerHost())
 	case Sentry:
 		return probeELF(SentryPath(), EnvSentry)
 	case Silk:
@@ -231,6 +234,20 @@ func probePostgres(address string) error {
 		return fmt.Errorf("no server: run the tests under tools/postgres, which starts one if PostgreSQL is installed, or set %s", EnvPostgres)
 	}
 	return nil
+}
+
+// probeDocker says whether somebody listens; the test that uses it finds out whether that is an engine. HTTP is not linked into
+// each test for that.
+func probeDocker(address string) error {
+	path, ok := strings.CutPrefix(address, "unix://")
+	if !ok {
+		return fmt.Errorf("no engine: run the tests as root under tools/dockerd, which starts one if Debian's package docker.io is installed, or set %s", EnvDocker)
+	}
+	conn, err := net.DialTimeout("unix", path, probeTimeout)
+	if err != nil {
+		return fmt.Errorf("ask the engine: %w", err)
+	}
+	return conn.Close()
 }
 
 func probeLandlock() error {

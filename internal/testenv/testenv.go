@@ -6,7 +6,7 @@
 //	SILK_TEST_REQUIRE=sentry,images go test ./...
 //	SILK_TEST_REQUIRE=all           go test ./...
 //
-// where "all" means every need that a package or a make target can supply (bwrap, runc, iproute2, apt, clang, strace, postgres, sentry, images), and the
+// where "all" means every need that a package or a make target can supply (bwrap, runc, iproute2, apt, clang, strace, postgres, docker, sentry, images), and the
 // others (root, userns, kvm, bpf, landlock, cgroupv1, cgroupv2), which depend on the host, must be named.
 //
 // [NoLeaks] compares goroutines, descriptors, processes, mounts, cgroups, network namespaces and temporary directories
@@ -40,6 +40,7 @@ const (
 	Clang    Need = "clang"    // what makes BPF objects: clang, llvm-strip and libbpf's headers
 	Strace   Need = "strace"   // strace(1) traces a program, with its seccomp filter
 	Postgres Need = "postgres" // a PostgreSQL server in which databases can be made: tools/postgres starts one, see PostgresAddress
+	Docker   Need = "docker"   // a Docker Engine in which containers can be made: tools/dockerd starts one, see DockerHost
 	Sentry   Need = "sentry"   // the sandbox kernel is built: see SentryPath
 	Silk     Need = "silk"     // the command line is built: see SilkPath
 )
@@ -51,6 +52,7 @@ const (
 	EnvSilk     = "SILK_BIN"           // path of the command line's binary
 	EnvHome     = "SILK_TEST_HOME"     // state directory whose image store tests use
 	EnvPostgres = "SILK_TEST_POSTGRES" // address of a PostgreSQL server, for a role that may make databases and roles
+	EnvDocker   = "SILK_TEST_DOCKER"   // address of a Docker Engine, unix:///...
 	EnvStore    = "SILK_TEST_STORE"    // address of a database: what package storetest opens is there, not in SQLite files
 )
 
@@ -60,7 +62,7 @@ const imagePrefix = "image:"
 func Image(tag string) Need { return Need(imagePrefix + tag) }
 
 // byMake are the needs that "all" covers besides images: a package or a make target supplies them.
-var byMake = []Need{Bwrap, Runc, Iproute, Apt, Clang, Strace, Postgres, Sentry, Silk}
+var byMake = []Need{Bwrap, Runc, Iproute, Apt, Clang, Strace, Postgres, Docker, Sentry, Silk}
 
 // Require skips t, with the reason, unless the machine meets every need; needs that SILK_TEST_REQUIRE names fail t
 // instead. Probes run once per process.
@@ -150,6 +152,9 @@ func binary(env, name string) string {
 
 // PostgresAddress is the address of a server for tests, or empty.
 func PostgresAddress() string { return os.Getenv(EnvPostgres) }
+
+// DockerHost is the address of a Docker Engine for tests, or empty.
+func DockerHost() string { return os.Getenv(EnvDocker) }
 
 // StoreAddress is the address of the database that stores of tests are in, or empty: they are SQLite files.
 func StoreAddress() string { return os.Getenv(EnvStore) }

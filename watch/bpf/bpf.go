@@ -20,12 +20,17 @@ package bpf
 import (
 	"errors"
 	"log/slog"
+	"syscall"
 )
 
 //go:generate go run ./generate
 
 // ErrUnavailable is returned by [Open] where this host does not let us watch; the text says why.
 var ErrUnavailable = errors.New("this host cannot be watched with eBPF")
+
+// Forbidden is an errno that no kernel knows, 4090 of the 4095 that seccomp can let a system call fail with. A filter
+// gives it for a call that a guest must not even try; see Config.Guarded.
+const Forbidden = syscall.Errno(4090)
 
 // ErrFull is returned when a watcher has as many scopes as Config.Scopes allows.
 var ErrFull = errors.New("too many sandboxes are watched at once")
@@ -44,6 +49,12 @@ type Config struct {
 	// Kill ends the process that raises an alarm at once, from the program that saw it. The rest of the sandbox is the
 	// caller's to end.
 	Kill bool
+
+	// Guarded makes [Forbidden] the end of a guest: of the process that gets it from a call at once, of the others of its scope at the end
+	// of their next call, all from the program that sees it, whether or not anybody reads the events. The first one is
+	// what [Scope.Alarms] returns. Of a guest that is guarded, what the kernel says it does not have (ENOSYS, EAFNOSUPPORT) or has no room
+	// for (ENOSPC) is a refusal as well.
+	Guarded bool
 
 	// GuestBytes is the size of the ring of one [Watcher.Guest]: a power of two, at least the size of a page; 0 is 1 MiB.
 	// An event takes 328 bytes, one with a path of 256 bytes and more 4,496. What finds no room is counted as lost.

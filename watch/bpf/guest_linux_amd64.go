@@ -39,8 +39,13 @@ func (w *Watcher) Guest(ctx context.Context, pid int, release io.Writer) (_ *Sco
 	if err := s.openRing(); err != nil {
 		return nil, err
 	}
-	if err := s.setPolicy(silkPolicy{Report: allKinds}); err != nil {
+	if err := s.setPolicy(silkPolicy{Report: s.reports()}); err != nil {
 		return nil, err
+	}
+	if w.config.Guarded {
+		if err := s.guard(); err != nil {
+			return nil, err
+		}
 	}
 	if err := w.tagTree(pid, s.tag()); err != nil {
 		return nil, err
@@ -59,6 +64,13 @@ func (w *Watcher) Guest(ctx context.Context, pid int, release io.Writer) (_ *Sco
 		}
 	}
 	return s, nil
+}
+
+// guard lets the programs look at every call of the scope when it ends, for whether the scope is being ended.
+func (s *Scope) guard() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.countDoom()
 }
 
 // enclose moves the process into a control group of the scope.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -141,6 +142,54 @@ func TestGuestSeesEachCallOnce(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestForbiddenCallEndsTheGuest: all of it, in the kernel, whether or not anybody reads.
+func TestForbiddenCallEndsTheGuest(t *testing.T) {
+	w := opened(t, Config{Guarded: true}, 0)
+	s, p := guest(t, w, "forbidden")
+	beside, q := guest(t, w, "calls")
+	state := p.end(t)
+	if status := state.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGKILL {
+		t.Errorf("it ended with %v", state)
+	}
+	for began := time.Now(); ; { // its child dies at the end of a call, by itself
+		pids, err := s.Processes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(pids) == 0 {
+			break
+		}
+		if time.Since(began) > 10*time.Second {
+			t.Fatalf("%v live on", pids)
+		}
+	}
+	n, first, err := s.Alarms()
+	if n != 1 || err != nil || first.Kind != watch.Socket || first.Argument != "AF_INET SOCK_STREAM 6" || first.Result != "killed" {
+		t.Errorf("Alarms() = %d, %+v, %v", n, first, err)
+	}
+	events := collect(s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := words(<-events); !slices.Contains(got, "denied|sethostname||ENOSYS") || slices.Contains(got, "denied|sethostname||EPERM") {
+		t.Errorf("events %q, want the answered call among them", got)
+	}
+	if said := q.tell(t, "capset"); said != "did capset" {
+		t.Errorf("the one beside said %q", said)
+	}
+	if n, _, err := beside.Alarms(); n != 0 || err != nil {
+		t.Errorf("the one beside has %d alarms (%v)", n, err)
+	}
+	q.end(t)
+	if err := beside.Close(); err != nil {
+		t.Error(err)
+	}
+	var dooming uint32
+	if err := w.kernel.Dooming.Get(&dooming); err != nil || dooming != 0 {
+		t.Errorf("%d scopes are looked at (%v), want none", dooming, err)
 	}
 }
 

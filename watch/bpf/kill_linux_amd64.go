@@ -52,16 +52,8 @@ func (s *Scope) doom() error {
 	if err := s.setPolicy(silkPolicy{Report: s.reports(), Kill: ^uint32(0)}); err != nil {
 		return err
 	}
-	if !s.dooming {
-		w := s.watcher
-		w.mu.Lock()
-		w.dooms++
-		err := w.kernel.Dooming.Set(w.dooms)
-		w.mu.Unlock()
-		if err != nil {
-			return fmt.Errorf("kill sandbox: %w", err)
-		}
-		s.dooming = true
+	if err := s.countDoom(); err != nil {
+		return fmt.Errorf("kill sandbox: %w", err)
 	}
 	if s.group != nil {
 		s.group.Kill()
@@ -69,12 +61,32 @@ func (s *Scope) doom() error {
 	return nil
 }
 
+// countDoom says, once for each scope, that the programs must look at the end of every call. The caller holds s.mu.
+func (s *Scope) countDoom() error {
+	if s.dooming {
+		return nil
+	}
+	w := s.watcher
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dooms++
+	if err := w.kernel.Dooming.Set(w.dooms); err != nil {
+		w.dooms--
+		return fmt.Errorf("watch the ends of calls: %w", err)
+	}
+	s.dooming = true
+	return nil
+}
+
 // reports are the kinds that a scope of this sort reports.
 func (s *Scope) reports() uint32 {
-	if s.ring != nil {
-		return allKinds
+	switch {
+	case s.ring == nil:
+		return 0
+	case s.watcher.config.Guarded:
+		return allKinds | guarded
 	}
-	return 0
+	return allKinds
 }
 
 // kill ends a process that the kernel has listed, if it still is the one that was listed.

@@ -160,6 +160,17 @@ var programs = map[string]func(args []string){
 			}
 		}
 	},
+	"forbidden": func([]string) { // makes a call that it must not even try, beside a child that goes on
+		child := exec.Command("/bin/sh", "-c", "while :; do echo; done") //nolint:forbidigo // ends by the test, or fails it
+		if err := child.Start(); err != nil {
+			fmt.Println(err)
+		}
+		filter(unix.SYS_SETHOSTNAME, unix.SECCOMP_RET_ERRNO|uint32(unix.ENOSYS))
+		filter(unix.SYS_SOCKET, unix.SECCOMP_RET_ERRNO|uint32(Forbidden))
+		call(unix.SYS_SETHOSTNAME, 0, 0)
+		call(unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_STREAM, 6)
+		fmt.Println("went on")
+	},
 	"watch": watchAndWait,
 	"probe": func([]string) {
 		_, err := Open(context.Background(), Config{})

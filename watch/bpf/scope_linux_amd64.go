@@ -58,6 +58,9 @@ const alarmKinds = 1<<kindSocket | 1<<kindConnect | 1<<kindExecve | 1<<kindSetUI
 
 const allKinds = 1<<len(kinds) - 1
 
+// guarded is GUARDED of silk.h.
+const guarded = 1 << 31
+
 // Room in the channel of events. Alarms are few: the kernel sends 16 of a scope and counts the others.
 const (
 	alarmRoom = 32

@@ -30,6 +30,10 @@ volatile __u32 dooming = 0;     /* how many scopes are being killed */
 
 #define EPERM 1
 #define EACCES 13
+#define ENOSPC 28
+#define ENOSYS 38
+#define EAFNOSUPPORT 97
+#define FORBIDDEN 4090        /* Forbidden in bpf.go: an errno that no kernel knows */
 #define SIGKILL 9
 #define SIGSYS_NUMBER 31
 #define AF_UNIX 1
@@ -235,9 +239,12 @@ SEC("tp_btf/sys_enter") int BPF_PROG(silk_enter, struct pt_regs *regs, long numb
 	return 0;
 }
 
+static __always_inline int refused(long result) { return result == -EPERM || result == -EACCES || result == -FORBIDDEN; }
+static __always_inline int answered(long result) { return result == -ENOSYS || result == -EAFNOSUPPORT || result == -ENOSPC; }
+
 SEC("tp_btf/sys_exit") int BPF_PROG(silk_exit, struct pt_regs *regs, long result)
 {
-	if (result != -EPERM && result != -EACCES && !dooming) return 0;
+	if (!dooming && !refused(result)) return 0; /* a guarded scope is counted in dooming */
 	struct task_struct *task = bpf_get_current_task_btf();
 	if (regs->dx == cookie) {
 		beat(DENIED);
@@ -249,7 +256,7 @@ SEC("tp_btf/sys_exit") int BPF_PROG(silk_exit, struct pt_regs *regs, long result
 		bpf_send_signal(SIGKILL);
 		return 0;
 	}
-	if (result != -EPERM && result != -EACCES) return 0;
+	if (!refused(result) && !(answered(result) && p->report & GUARDED)) return 0;
 	if ((long)regs->orig_ax < 0) return 0; /* rt_sigreturn, which "returns" what the interrupted code had in ax */
 	struct what w = { DENIED, NO_TEXT };
 	struct record r = { .number = (__u32)regs->orig_ax, .result = (__s32)result };
@@ -259,7 +266,15 @@ SEC("tp_btf/sys_exit") int BPF_PROG(silk_exit, struct pt_regs *regs, long result
 	r.args[0] = regs->di;
 	r.args[1] = regs->si;
 	r.args[2] = regs->dx;
-	report(p, &r, w.text);
+	if (result != -FORBIDDEN) {
+		report(p, &r, w.text);
+		return 0;
+	}
+	/* What was to be prevented has been; now the scope ends: this process at once, the others at the end of their next call. */
+	struct policy last = *p;
+	last.alarm = last.kill = ~0u;
+	report(&last, &r, w.text);
+	p->kill = ~0u;
 	return 0;
 }
 

@@ -50,6 +50,7 @@ struct large { struct record record; char text[LARGE]; };
 /* A scope is what belongs to one sandbox. Its slot is used again, its generation never. */
 struct tag { __u32 slot, generation; };
 struct policy { __u32 slot, generation, report, alarm, kill; }; /* the last three are bits of kinds */
+#define GUARDED (1u << 31) /* in report: answers that mean "not here" and "no room" are told too */
 struct alarm { __u64 count, ready; struct small first; };
 struct counts { __u64 events, lost; };
 struct member { __u32 slot, generation, process, thread; };

@@ -1,0 +1,106 @@
+package docker
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/silk-sandbox/silk/driver"
+	"github.com/silk-sandbox/silk/driver/rules"
+	"github.com/silk-sandbox/silk/watch"
+)
+
+// refusals counts what rules have refused with an errno. Safe for concurrent use.
+type refusals struct {
+	mu  sync.Mutex
+	all map[string]*driver.Refusal
+}
+
+// mostActs is how many different ones a refusal has.
+const mostActs = 8
+
+func (r *refusals) add(rule, call, argument string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.all == nil {
+		r.all = map[string]*driver.Refusal{}
+	}
+	one := r.all[rule]
+	if one == nil {
+		one = &driver.Refusal{Rule: rule}
+		r.all[rule] = one
+	}
+	one.Count++
+	act := driver.Act{Syscall: call, Argument: argument}
+	if len(one.Acts) < mostActs && !slices.Contains(one.Acts, act) {
+		one.Acts = append(one.Acts, act)
+	}
+}
+
+// list is what was refused, by rule.
+func (r *refusals) list() (list []driver.Refusal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, rule := range slices.Sorted(maps.Keys(r.all)) {
+		list = append(list, *r.all[rule])
+	}
+	return list
+}
+
+// callOf is the system call of an event.
+func callOf(e watch.Event) string {
+	if e.Syscall != "" {
+		return e.Syscall
+	}
+	return string(e.Kind)
+}
+
+// refusedBy says which rule has refused the call of an event with the errno that the event has. What the supervisor refuses it counts
+// itself: the opening of files.
+func refusedBy(e watch.Event, noSpawn bool, trees []string) (rule string, ok bool) {
+	call := callOf(e)
+	if e.Kind == watch.Execve && e.Result == "EACCES" { // the wall around files
+		if plain(e.Argument) && !coversAny(append([]string{"/workspace", "/tmp", "/dev/shm"}, trees...), e.Argument) {
+			return rules.FileUnlisted, true
+		}
+		return "", false
+	}
+	for _, r := range rules.All() {
+		if r.Errno == e.Result && slices.Contains(r.Calls, call) && (r.Name != rules.ProcessSpawn || noSpawn) {
+			return r.Name, true
+		}
+	}
+	return "", false
+}
+
+// forbiddenBy says which rule a call has broken that the filter answered with bpf.Forbidden.
+func forbiddenBy(e watch.Event) *driver.Violation {
+	call := callOf(e)
+	v := &driver.Violation{Rule: rules.FileUnlisted, Syscall: call, Argument: e.Argument} // not reached: the last one is of a rule of the table
+	for _, r := range rules.All() {
+		if r.Action == rules.Kill && slices.Contains(r.Calls, call) {
+			v.Rule = r.Name
+			break
+		}
+	}
+	if call == "socket" {
+		v.Rule = socketRule(e.Argument)
+	}
+	return v
+}
+
+// socketRule is the rule about a socket, by what an event says of it: "AF_INET SOCK_RAW 1".
+func socketRule(argument string) string {
+	family, rest, _ := strings.Cut(argument, " ")
+	kind, _, _ := strings.Cut(rest, " ")
+	switch {
+	case family == "AF_PACKET":
+		return rules.NetworkPacket
+	case family == "AF_VSOCK":
+		return rules.NetworkVsock
+	case kind == "SOCK_RAW":
+		return rules.NetworkRaw
+	}
+	return rules.NetworkInet
+}

@@ -1,0 +1,179 @@
+package docker
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// root is the root directory of a container, seen from the host. Nobody in the container can get another one.
+type root struct{ fd int }
+
+// openRoot opens the root of a process. Close it.
+func openRoot(pid int) (root, error) {
+	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/root", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return root{-1}, fmt.Errorf("open the container's root: %w", err)
+	}
+	return root{fd}, nil
+}
+
+func (r root) close() { _ = unix.Close(r.fd) }
+
+// at opens a path of the container, whose links lead to what they lead to there.
+func (r root) at(name string, flags uint64) (int, error) {
+	return unix.Openat2(r.fd, name, &unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
+}
+
+// caller is a thread that makes a call.
+type caller struct {
+	thread int // as the host numbers it
+	self   int // its process, as the container numbers it
+	number int // itself, as the container numbers it
+}
+
+func callerOf(thread int) (caller, error) {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(thread) + "/status")
+	if err != nil {
+		return caller{}, err
+	}
+	last := func(key string) int { // the innermost namespace's number
+		_, rest, _ := bytes.Cut(text, []byte("\n"+key+":"))
+		line, _, _ := bytes.Cut(rest, []byte("\n"))
+		fields := bytes.Fields(line)
+		if len(fields) == 0 {
+			return 0
+		}
+		n, _ := strconv.Atoi(string(fields[len(fields)-1]))
+		return n
+	}
+	return caller{thread, last("NStgid"), last("NSpid")}, nil
+}
+
+// maxLinks bounds the links that are followed, as the kernel's MAXSYMLINKS does (include/linux/namei.h).
+const maxLinks = 40
+
+// errLoop is what the kernel will say too.
+var errLoop = errors.New("too many links")
+
+// resolve says what a path of a caller leads to: dir is where it begins if it is relative. follow is whether a link in its end counts.
+// It is what the kernel is about to do, done beforehand: whoever changes links in between gets what the walls behind allow.
+func (r root) resolve(c caller, dir, name string, follow bool) (object, error) {
+	if !path.IsAbs(name) {
+		name = dir + "/" + name
+	}
+	// Without a link on the way there is nothing to do, and the kernel says so.
+	if !strings.Contains(name, "..") {
+		clean := path.Clean(name)
+		if fd, err := unix.Openat2(r.fd, clean, &unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS}); err == nil {
+			mode, err := modeOf(fd)
+			_ = unix.Close(fd)
+			if err == nil && (mode != unix.S_IFLNK || !follow) {
+				return object{path: clean, directory: mode == unix.S_IFDIR}, nil
+			}
+		}
+	}
+	at, rest := "/", strings.Split(name, "/")
+	isDir := true
+	for links := 0; len(rest) > 0; {
+		part := rest[0]
+		rest = rest[1:]
+		switch part {
+		case "", ".":
+			continue
+		case "..":
+			at, isDir = path.Dir(at), true
+			continue
+		}
+		next := path.Join(at, part)
+		if own, ok := c.own(next); ok {
+			rest = append(strings.Split(own, "/"), rest...)
+			at = "/"
+			continue
+		}
+		fd, err := unix.Openat2(r.fd, next, &unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS})
+		if err != nil { // not there: what is left are names
+			at, isDir = next, false
+			continue
+		}
+		mode, err := modeOf(fd)
+		if err != nil || mode != unix.S_IFLNK || len(rest) == 0 && !follow {
+			_ = unix.Close(fd)
+			at, isDir = next, mode == unix.S_IFDIR
+			continue
+		}
+		target, err := readlink(fd)
+		_ = unix.Close(fd)
+		if err != nil {
+			return object{}, err
+		}
+		if links++; links > maxLinks {
+			return object{}, errLoop
+		}
+		if ofProcess(next) { // its text is what the kernel makes of it: a path, or none
+			if !path.IsAbs(target) || strings.HasPrefix(target, "/memfd:") {
+				return object{anonymous: true}, nil
+			}
+			target = strings.TrimSuffix(target, " (deleted)")
+		}
+		if path.IsAbs(target) {
+			at = "/"
+		}
+		rest = append(strings.Split(target, "/"), rest...)
+		isDir = true
+	}
+	return object{path: at, directory: isDir}, nil
+}
+
+// own is what the links of /proc mean that are different for everybody who follows them.
+func (c caller) own(name string) (string, bool) {
+	switch name {
+	case "/proc/self":
+		return "/proc/" + strconv.Itoa(c.self), true
+	case "/proc/thread-self":
+		return fmt.Sprintf("/proc/%d/task/%d", c.self, c.number), true
+	}
+	return "", false
+}
+
+// directory is the path of the directory that a call begins at: a descriptor of the caller, or where it is.
+func (c caller) directory(fd int32) (string, error) {
+	link := "/proc/" + strconv.Itoa(c.thread) + "/cwd"
+	if fd != unix.AT_FDCWD {
+		link = fmt.Sprintf("/proc/%d/fd/%d", c.thread, fd)
+	}
+	text, err := os.Readlink(link)
+	return strings.TrimSuffix(text, " (deleted)"), err
+}
+
+func modeOf(fd int) (uint32, error) {
+	var s unix.Stat_t
+	if err := unix.Fstat(fd, &s); err != nil {
+		return 0, err
+	}
+	return s.Mode & unix.S_IFMT, nil
+}
+
+func readlink(fd int) (string, error) {
+	b := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(fd, "", b)
+	if err != nil {
+		return "", err
+	}
+	return string(b[:n]), nil
+}
+
+// dup is another hold on the same directory. Close it as well.
+func (r root) dup() (root, error) {
+	fd, err := unix.FcntlInt(uintptr(r.fd), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return root{-1}, fmt.Errorf("hold the container's root: %w", err)
+	}
+	return root{fd}, nil
+}

@@ -1,0 +1,110 @@
+package docker
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestResolve(t *testing.T) {
+	r, err := openRoot(os.Getpid())
+	if err != nil {
+		t.Skip(err) // another user's
+	}
+	defer r.close()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(os.MkdirAll(dir+"/sub/deep", 0o755))
+	must(os.WriteFile(dir+"/file", nil, 0o600))
+	must(os.Symlink("/etc/passwd", dir+"/absolute"))
+	must(os.Symlink("../file", dir+"/sub/relative"))
+	must(os.Symlink("sub", dir+"/directory"))
+	must(os.Symlink("/proc/self/root/etc", dir+"/magic"))
+	must(os.Symlink("loop", dir+"/loop"))
+	must(os.Symlink("nowhere/at/all", dir+"/dangling"))
+	pipe, w, err := os.Pipe()
+	must(err)
+	defer pipe.Close()
+	defer w.Close()
+	self := os.Getpid()
+	c := caller{thread: self, self: self, number: self}
+	own := fmt.Sprintf("/proc/%d", self)
+	for _, test := range []struct {
+		name, at, path string
+		nofollow       bool
+		want           object
+	}{
+		{name: "plain", path: dir + "/file", want: object{path: dir + "/file"}},
+		{name: "a directory", path: dir + "/sub", want: object{path: dir + "/sub", directory: true}},
+		{name: "slashes and dots", path: "/" + dir + "//./sub/./", want: object{path: dir + "/sub", directory: true}},
+		{name: "relative", at: dir, path: "sub/deep", want: object{path: dir + "/sub/deep", directory: true}},
+		{name: "back and forth", at: dir + "/sub", path: "../file", want: object{path: dir + "/file"}},
+		{name: "above the root", path: "/../../etc/passwd", want: object{path: "/etc/passwd"}},
+		{name: "an absolute link", path: dir + "/absolute", want: object{path: "/etc/passwd"}},
+		{name: "the link itself", path: dir + "/absolute", nofollow: true, want: object{path: dir + "/absolute"}},
+		{name: "a relative link", path: dir + "/directory/relative", want: object{path: dir + "/file"}},
+		{name: "back over a link is where it leads to", path: dir + "/directory/deep/../../file", want: object{path: dir + "/file"}},
+		{name: "through a link of /proc", path: dir + "/magic/passwd", want: object{path: "/etc/passwd"}},
+		{name: "the own environment", path: "/proc/self/environ", want: object{path: own + "/environ"}},
+		{name: "a thread's root", path: "/proc/thread-self/root/etc/shadow", want: object{path: "/etc/shadow"}},
+		{name: "the working directory, by /proc", path: "/proc/self/cwd/testdata", want: object{path: mustWd(t) + "/testdata", directory: true}},
+		{name: "a pipe", path: fmt.Sprintf("/proc/self/fd/%d", pipe.Fd()), want: object{anonymous: true}},
+		{name: "nothing", path: dir + "/none/../none/x", want: object{path: dir + "/none/x"}},
+		{name: "a link to nothing", path: dir + "/dangling", want: object{path: dir + "/nowhere/at/all"}},
+		{name: "below a file", path: "/etc/passwd/x", want: object{path: "/etc/passwd/x"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := r.resolve(c, test.at, test.path, !test.nofollow)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Whether what follows /etc is there is the host's affair.
+			got.directory = got.directory && test.want.directory
+			if got != test.want {
+				t.Errorf("resolve(%q, %q) = %+v, want %+v", test.at, test.path, got, test.want)
+			}
+		})
+	}
+	if _, err := r.resolve(c, "", dir+"/loop", true); !errors.Is(err, errLoop) {
+		t.Errorf("a loop: %v", err)
+	}
+}
+
+func mustWd(t *testing.T) string {
+	t.Helper()
+	wd, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return wd
+}
+
+func TestCaller(t *testing.T) {
+	c, err := callerOf(unix.Gettid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.self == 0 || c.number == 0 {
+		t.Errorf("callerOf() = %+v", c)
+	}
+	if _, err := callerOf(1<<22 + 1); !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("a process that does not exist: %v", err)
+	}
+	wd, err := c.directory(unix.AT_FDCWD)
+	if err != nil || wd != mustWd(t) {
+		t.Errorf("directory() = %q, %v", wd, err)
+	}
+}

@@ -1,0 +1,282 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/silk-sandbox/silk/driver"
+	"github.com/silk-sandbox/silk/driver/docker/launch"
+	"github.com/silk-sandbox/silk/internal/cgroup"
+)
+
+const (
+	// startTimeout bounds the wait for the launcher, without the time that Fill takes. An engine takes half a second to start a
+	// container; a busy machine took twenty.
+	startTimeout = 60 * time.Second
+	// teardownTimeout bounds the removal of a container.
+	teardownTimeout = 30 * time.Second
+)
+
+// validate catches what an engine must not ask for. It is not policy.
+func validate(spec driver.Spec) error {
+	switch {
+	case spec.Image == nil:
+		return errors.New("start sandbox: no image")
+	case len(spec.Args) == 0:
+		return errors.New("start sandbox: no command")
+	case spec.Stdout == nil && spec.Terminal == nil:
+		return errors.New("start sandbox: no output")
+	case spec.MemoryBytes <= 0, spec.WorkspaceBytes <= 0, spec.TmpBytes <= 0, spec.ShmBytes <= 0 && !spec.ReadOnly, spec.Processes <= 0, spec.CPUs <= 0:
+		return errors.New("start sandbox: every limit must be above zero")
+	case spec.Network != driver.NetworkDeny && spec.Network != driver.NetworkLoopback && spec.Network != driver.NetworkLink:
+		return fmt.Errorf("start sandbox: the docker driver has no network mode %q", spec.Network)
+	}
+	return nil
+}
+
+func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ driver.Sandbox, err error) {
+	if err := validate(spec); err != nil {
+		return nil, err
+	}
+	if err := d.usable(spec); err != nil {
+		return nil, err
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	s := &sandbox{driver: d, spec: spec, name: name(spec.ID), over: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			if cause := context.Cause(ctx); cause != nil { // the caller's wish, and what has failed is how it ended
+				err = cause
+			}
+			err = errors.Join(err, s.discard())
+		}
+	}()
+	if err := s.make(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.prepare(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.let(ctx); err != nil {
+		return nil, err
+	}
+	s.run()
+	return s, nil
+}
+
+func (s *sandbox) trace(step string) {
+	if s.spec.Trace != nil {
+		s.spec.Trace(step, time.Now())
+	}
+}
+
+// make makes the container, with a launcher in it that waits.
+func (s *sandbox) make(ctx context.Context) error {
+	d := s.driver
+	id, err := d.imageOf(ctx, s.spec.Image)
+	if err != nil {
+		return err
+	}
+	s.trace("image is known to the engine")
+	g, err := d.openGate(s.spec)
+	if err != nil {
+		return err
+	}
+	s.undo.Push(func(context.Context) error { return g.close() })
+	program, err := d.launcher()
+	if err != nil {
+		return err
+	}
+	if s.reaper, err = startReaper(program, d.engine.socket, s.name); err != nil {
+		return err
+	}
+	s.undo.Push(func(context.Context) error { return s.reaper.dismiss() })
+
+	var descriptors unix.Rlimit // the engine's is not less, and more than the own one nobody may give here
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &descriptors); err != nil {
+		return fmt.Errorf("read resource limits: %w", err)
+	}
+	c, err := containerOf(s.spec, host{
+		image: id, owner: d.owner, gate: g.dir, processors: runtime.NumCPU(), files: int64(min(descriptors.Max, files)), over: g.files,
+	})
+	if err != nil {
+		return err
+	}
+	s.undo.Push(s.removeContainer) // also if it was only half made
+	// A call that is given up may have its effect all the same, later: so the calls themselves are not cancelled.
+	if _, err := d.engine.create(context.WithoutCancel(ctx), s.name, c); err != nil {
+		if errors.Is(err, errConflict) {
+			return fmt.Errorf("make container: there is one of the name %s already, which is not removed: %w", s.name, err)
+		}
+		return fmt.Errorf("make container: %w", err)
+	}
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	s.trace("container is made")
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("the launcher did not begin within %v", startTimeout))
+	defer cancel()
+	starting, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	started := make(chan error, 1)
+	go func() {
+		err := d.engine.start(context.WithoutCancel(ctx), s.name)
+		if err != nil {
+			fail(fmt.Errorf("start container: %w", err))
+		}
+		started <- err
+	}()
+	s.ruler, s.starter, err = g.meet(starting)
+	if err != nil {
+		fail(err)
+		<-started
+		return err
+	}
+	s.undo.PushFunc(func() { s.ruler.close() })
+	s.undo.PushFunc(func() { s.starter.close() })
+	s.undo.PushFunc(func() { <-started; started <- nil }) // its call has been answered
+	if err := s.reaper.watch(s.ruler.pid); err != nil {
+		return err
+	}
+	s.trace("launcher waits")
+	return nil
+}
+
+// prepare opens what is in the container, and fills its workspace.
+func (s *sandbox) prepare(ctx context.Context) (err error) {
+	if s.groups, err = cgroup.Of(s.ruler.pid); err != nil {
+		return fmt.Errorf("find the container's control groups: %w", err)
+	}
+	if !s.groups.Alone() {
+		return errors.New("find the container's control groups: it shares them with silk")
+	}
+	if s.root, err = openRoot(s.starter.pid); err != nil {
+		return err
+	}
+	s.undo.PushFunc(func() { s.root.close() })
+	for _, dir := range []string{"/workspace", "/tmp", "/dev/shm"} {
+		fd, err := s.root.at(dir, unix.O_PATH|unix.O_DIRECTORY)
+		if errors.Is(err, unix.ENOENT) && s.spec.ReadOnly {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("open %s: %w", dir, err)
+		}
+		s.places = append(s.places, writable{dir, fd})
+		s.undo.PushFunc(func() { _ = unix.Close(fd) })
+	}
+	if s.workspace, err = openWorkspace(s.starter.pid, s.spec.ReadOnly); err != nil {
+		return err
+	}
+	s.undo.Push(func(context.Context) error { return s.workspace.close() })
+	if err := s.workspace.fill(s.spec.Fill); err != nil {
+		return err
+	}
+	s.trace("workspace is filled")
+	return context.Cause(ctx)
+}
+
+// let lets the program go, and returns when it runs, or when it is known that it cannot.
+func (s *sandbox) let(ctx context.Context) (err error) {
+	command, missing := lookUp(s.root, s.spec)
+	if missing != nil {
+		s.missing = missing
+		return nil
+	}
+	plan, err := planOf(s.spec, command)
+	if err != nil {
+		return err
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("open null device: %w", err)
+	}
+	defer null.Close()
+	streams, err := streamsOf(s.spec, null)
+	if err != nil {
+		return err
+	}
+	rules, err := ruleset(s.root, places(s.spec))
+	if err != nil {
+		return err
+	}
+	defer unix.Close(rules)
+	s.trace("walls are made")
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("the launcher did not go on within %v", startTimeout))
+	defer cancel()
+	s.workspace.begun = time.Now()
+	if s.scope, err = s.driver.config.Watch(ctx, s.starter.pid, release{s.starter, plan.Encode(), streams, rules}); err != nil {
+		return fmt.Errorf("watch container: %w", err)
+	}
+	s.undo.Push(s.unwatch)
+	s.trace("program is watched")
+	return s.heard(ctx)
+}
+
+// heard waits for the starter's last words: the listener, and then none, because the program has its place.
+func (s *sandbox) heard(ctx context.Context) error {
+	for {
+		what, step, number, fds, err := s.starter.receive(ctx)
+		switch {
+		case errors.Is(err, io.EOF) && s.supervisor != nil:
+			s.trace("program runs")
+			return nil
+		case errors.Is(err, io.EOF):
+			return errors.New("the launcher ended before the program began")
+		case err != nil:
+			return fmt.Errorf("hear from the launcher: %w", err)
+		case what == launch.Listens && len(fds) == 1 && s.supervisor == nil:
+			root, err := s.root.dup()
+			if err != nil {
+				return errors.Join(err, unix.Close(fds[0]))
+			}
+			s.supervisor = supervise(fds[0], root, s.spec, &s.refused)
+			s.undo.Push(func(context.Context) error { return s.supervisor.close() })
+		case what == launch.Failed && step == launch.StepExec:
+			s.missing = notExecuted(s.spec.Args[0], syscall.Errno(number))
+			return nil
+		case what == launch.Failed:
+			return fmt.Errorf("start the program: %s: %w", launch.Steps[min(step, launch.StepExec)], syscall.Errno(number))
+		default:
+			return fmt.Errorf("the launcher says %d before the program runs", what)
+		}
+	}
+}
+
+// notExecuted says what a shell would.
+func notExecuted(command string, errno syscall.Errno) *driver.Exit {
+	if errno == unix.ENOENT { // its interpreter
+		return &driver.Exit{NotFound: true, Code: 127, Message: command + ": what interprets it does not exist"}
+	}
+	return &driver.Exit{NotFound: true, Code: 126, Message: fmt.Sprintf("%s: it cannot be executed: %v", command, errno)}
+}
+
+// discard gives back what the sandbox holds, the last one first. Processes that are left are ended with their container.
+func (s *sandbox) discard() error {
+	ctx, cancel := context.WithTimeout(context.Background(), teardownTimeout)
+	defer cancel()
+	return s.undo.Run(ctx)
+}
+
+// removeContainer removes it and looks whether it is really empty.
+func (s *sandbox) removeContainer(ctx context.Context) error {
+	s.ruler.close() // lets it end
+	st, err := s.driver.engine.look(ctx, s.name)
+	if errors.Is(err, errNotFound) || err == nil && (st.Config.Labels[labelOwner] != s.driver.owner || st.Config.Labels[labelRun] != s.spec.ID) {
+		return s.emptied(ctx) // none, or another's
+	}
+	if err = s.driver.engine.remove(ctx, s.name); err != nil { // it hangs, or is gone: the kernel ends what is left, and a sweep removes the rest
+		err = fmt.Errorf("remove container: %w", err)
+	}
+	return errors.Join(err, s.emptied(ctx))
+}
