@@ -32,6 +32,7 @@ type config struct {
 	notes       notesConfig
 	egress      egressConfig
 	skills      skillsConfig
+	docker      dockerConfig
 }
 
 // loadConfig reads the one configuration file that counts: --config, else $SILK_CONFIG, else the user's, else the host's.
@@ -82,6 +83,7 @@ func parseConfig(file string, data []byte) (config, error) {
 		"audit":         func(n strictyaml.Node) { c.audit = readAudit(d, n) },
 		"notes":         func(n strictyaml.Node) { c.notes = readNotes(d, n) },
 		"skills":        func(n strictyaml.Node) { c.skills = readSkills(d, n) },
+		"docker":        func(n strictyaml.Node) { c.docker = readDocker(d, n) },
 		"egress":        func(n strictyaml.Node) { c.egress = readEgress(d, n, &c.grants) },
 	})
 	if err := d.Err(); err != nil {

@@ -17,6 +17,7 @@ func FuzzConfig(f *testing.F) {
 		"home: /x\nprofiles: {a: {image: b}}\ngrants: {max: {memory: 1GiB}, hosts: [a:1], stores: [/s]}\nmirror: x\nnpm_registry: y\nsystem_store: /z\n",
 		"grants: [1]\nhome: relative",
 		"alerts:\n- stderr: false\n- file: /a/b\n- webhook: {url: 'https://x.example/y', secret_file: /k, timeout: 5s}\nrequire_watch: true\nwatch: false\n",
+		"docker: {host: 'unix:///var/run/docker.sock'}\n", "docker: {host: tcp://1.2.3.4:2375}\n",
 		"audit: {max_size: 4MiB, max_age: 30d, keep: 10, retention: 1h}\n# no more\n",
 		"mirror: |\n  two\n  lines\n\nhome: \"/\\u2028\"\n...\n",
 		"mirror: >-\n  x\n\n y\nnpm_registry: 'it''s'\nprofiles:\n  b:c:\n    from: lab:text\n    env: {A: ~}\n",

@@ -21,12 +21,15 @@ type driverConfig struct {
 	Ready   int           // sandbox kernels that KeepReady has waiting
 	Watch   bool          // the host's kernel watches sandboxes besides, where it can
 	Logger  *slog.Logger
+
+	DockerHost string // address of a Docker Engine; empty: where one listens by default, if it does
 }
 
 // hostTools is what this host gives to runs.
 type hostTools struct {
 	Drivers []driver.Driver
 	WhyNone error                       // why there is no driver
+	Absent  map[string]string           // why there is not the one of that name, though there are others
 	Egress  run.Egress                  // nil: there is no way out of a sandbox
 	Sweep   func(context.Context) error // removes what crashed runs left; may be nil
 

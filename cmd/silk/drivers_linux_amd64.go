@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"os"
 
@@ -10,7 +11,8 @@ import (
 	"github.com/silk-sandbox/silk/egress/process"
 )
 
-// hostDrivers makes the drivers of this version: gvisor. Where it cannot be used there is none, and a run says why.
+// hostDrivers makes the drivers of this version: gvisor, and docker where there is an engine. Where gvisor cannot be used there is none, and a
+// run says why: nobody is put into a container who has not asked for it.
 func hostDrivers(cfg driverConfig) (hostTools, error) {
 	config := gvisor.Config{Home: cfg.Home, Sentry: cfg.Sentry, Ready: cfg.Ready, Logger: cfg.Logger}
 	if cfg.Watch {
@@ -23,23 +25,54 @@ func hostDrivers(cfg driverConfig) (hostTools, error) {
 	if err != nil {
 		return hostTools{}, &hostError{err}
 	}
+	tools := hostTools{Drivers: []driver.Driver{g}, Absent: map[string]string{}}
+	d, why, err := dockerDriver(cfg)
+	if err != nil {
+		return hostTools{}, errors.Join(err, g.Close())
+	}
+	sweep, leftovers := []func(context.Context) error{g.Sweep}, []func() ([]string, error){g.Leftovers}
+	closers := []func() error{g.Close}
+	if d != nil {
+		tools.Drivers = append(tools.Drivers, d)
+		sweep, leftovers, closers = append(sweep, d.Sweep), append(leftovers, d.Leftovers), append(closers, d.Close)
+	} else {
+		tools.Absent["docker"] = why
+	}
 	gateway := process.New(func() (string, error) { return process.Executable.Locate(cfg.Gateway, cfg.Home) }, cfg.Limits)
-	return hostTools{
-		Drivers: []driver.Driver{g}, Egress: gateway, Sweep: g.Sweep, Leftovers: g.Leftovers, KeepReady: g.KeepReady,
-		Close: func() error { return errors.Join(g.Close(), gateway.Close()) },
-		Carried: func() []fact {
-			return []fact{
-				carriedFact(sentrybin.Kernel, cfg.Home, cfg.Sentry, factFatal),
-				carriedFact(process.Executable, cfg.Home, cfg.Gateway, factNo),
-				gatewayFact(process.Landlocked(), os.Getuid() == 0),
-			}
-		},
-		Prune: func(dry bool) ([]string, error) {
-			kernels, err := sentrybin.Kernel.Prune(cfg.Home, dry)
-			gateways, gatewayErr := process.Executable.Prune(cfg.Home, dry)
-			return append(kernels, gateways...), errors.Join(err, gatewayErr)
-		},
-	}, nil
+	closers = append(closers, gateway.Close)
+	tools.Egress, tools.KeepReady = gateway, g.KeepReady
+	tools.Sweep = func(ctx context.Context) (err error) {
+		for _, one := range sweep {
+			err = errors.Join(err, one(ctx))
+		}
+		return err
+	}
+	tools.Leftovers = func() (all []string, err error) {
+		for _, one := range leftovers {
+			list, oneErr := one()
+			all, err = append(all, list...), errors.Join(err, oneErr)
+		}
+		return all, err
+	}
+	tools.Close = func() (err error) {
+		for _, one := range closers {
+			err = errors.Join(err, one())
+		}
+		return err
+	}
+	tools.Carried = func() []fact {
+		return []fact{
+			carriedFact(sentrybin.Kernel, cfg.Home, cfg.Sentry, factFatal),
+			carriedFact(process.Executable, cfg.Home, cfg.Gateway, factNo),
+			gatewayFact(process.Landlocked(), os.Getuid() == 0),
+		}
+	}
+	tools.Prune = func(dry bool) ([]string, error) {
+		kernels, err := sentrybin.Kernel.Prune(cfg.Home, dry)
+		gateways, gatewayErr := process.Executable.Prune(cfg.Home, dry)
+		return append(kernels, gateways...), errors.Join(err, gatewayErr)
+	}
+	return tools, nil
 }
 
 // gatewayFact says what a gateway that was taken over could read on this host: without Landlock, as much as whoever runs it.

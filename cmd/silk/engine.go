@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/silk-sandbox/silk/broker"
 	"github.com/silk-sandbox/silk/driver"
@@ -64,8 +65,16 @@ func (a *app) hostAt(c config, home, work string, watch bool) (h *host, err erro
 	if h.images, err = openImageStore(c, work); err != nil {
 		return nil, err
 	}
-	h.tools, err = a.drivers(driverConfig{Home: work, Sentry: a.env("SILK_SENTRY"), Gateway: a.env("SILK_GATEWAY"), Limits: c.egress.limits, Watch: watch || c.watch || c.mustWatch, Ready: a.ready, Logger: slog.New(slog.DiscardHandler)})
+	h.tools, err = a.drivers(driverConfig{Home: work, Sentry: a.env("SILK_SENTRY"), Gateway: a.env("SILK_GATEWAY"), Limits: c.egress.limits, Watch: watch || c.watch || c.mustWatch, Ready: a.ready, Logger: slog.New(slog.DiscardHandler), DockerHost: a.dockerHost(c)})
 	return h, err
+}
+
+// dockerHost is the address of the Docker Engine that the owner has named, or that of the environment if it is on this machine.
+func (a *app) dockerHost(c config) string {
+	if host := a.env("DOCKER_HOST"); c.docker.host == "" && strings.HasPrefix(host, "unix:///") {
+		return host
+	}
+	return c.docker.host
 }
 
 // engine makes the engine that takes runs through their life. The caller closes it.
@@ -142,6 +151,9 @@ func (h *host) knownDriver(name string) error {
 	}
 	if name == "" || name == "auto" || slices.ContainsFunc(h.tools.Drivers, func(d driver.Driver) bool { return d.Name() == name }) {
 		return nil
+	}
+	if why, ok := h.tools.Absent[name]; ok {
+		return missingf("there is no driver %q here: %s", name, why)
 	}
 	var names []string
 	for _, d := range h.tools.Drivers {

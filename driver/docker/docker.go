@@ -41,6 +41,9 @@ type Config struct {
 	Watch     func(ctx context.Context, pid int, release io.Writer) (Scope, error)
 	Unwatched string
 
+	// Ahead, if not nil, does beforehand what Watch has to do once, beside the start of the first container.
+	Ahead func()
+
 	// MaxFileBytes, MaxTotalBytes and MaxEntries bound what is drained from a workspace. Zero: 64 MiB, 256 MiB and
 	// 10,000; an engine keeps fewer, and a walk over many more would delay the end of a run.
 	MaxFileBytes, MaxTotalBytes int64
@@ -103,6 +106,14 @@ func (*Driver) Name() string { return "docker" }
 // Start implements [driver.Driver].
 func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Sandbox, error) {
 	return d.start(ctx, spec)
+}
+
+// Prepare lets what is done once be done beside the rest of a run's start. See run.Preparer.
+func (d *Driver) Prepare(context.Context) (release func()) {
+	if d.config.Ahead != nil {
+		go d.config.Ahead()
+	}
+	return func() {}
 }
 
 // Probe says what this host does not enforce as usual. An error means that no sandbox can be started at all.

@@ -14,6 +14,7 @@ type object struct {
 	path      string // absolute, resolved; where nothing exists the names that were asked for
 	anonymous bool   // it has no path: a pipe, a socket
 	directory bool
+	absent    bool // nothing has that name
 }
 
 // judged says by which rule an object may be opened, or why not. self is the process that asks, as the container numbers it. It is

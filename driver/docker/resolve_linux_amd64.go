@@ -80,7 +80,7 @@ func (r root) resolve(c caller, dir, name string, follow bool) (object, error) {
 		}
 	}
 	at, rest := "/", strings.Split(name, "/")
-	isDir := true
+	isDir, absent := true, false
 	for links := 0; len(rest) > 0; {
 		part := rest[0]
 		rest = rest[1:]
@@ -88,7 +88,7 @@ func (r root) resolve(c caller, dir, name string, follow bool) (object, error) {
 		case "", ".":
 			continue
 		case "..":
-			at, isDir = path.Dir(at), true
+			at, isDir, absent = path.Dir(at), true, false
 			continue
 		}
 		next := path.Join(at, part)
@@ -99,13 +99,13 @@ func (r root) resolve(c caller, dir, name string, follow bool) (object, error) {
 		}
 		fd, err := unix.Openat2(r.fd, next, &unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS})
 		if err != nil { // not there: what is left are names
-			at, isDir = next, false
+			at, isDir, absent = next, false, true
 			continue
 		}
 		mode, err := modeOf(fd)
 		if err != nil || mode != unix.S_IFLNK || len(rest) == 0 && !follow {
 			_ = unix.Close(fd)
-			at, isDir = next, mode == unix.S_IFDIR
+			at, isDir, absent = next, mode == unix.S_IFDIR, false
 			continue
 		}
 		target, err := readlink(fd)
@@ -126,9 +126,9 @@ func (r root) resolve(c caller, dir, name string, follow bool) (object, error) {
 			at = "/"
 		}
 		rest = append(strings.Split(target, "/"), rest...)
-		isDir = true
+		isDir, absent = true, false
 	}
-	return object{path: at, directory: isDir}, nil
+	return object{path: at, directory: isDir, absent: absent}, nil
 }
 
 // own is what the links of /proc mean that are different for everybody who follows them.

@@ -228,7 +228,11 @@ func (s *supervisor) opened(who caller, at int32, name, flags uint64, creat bool
 	if err != nil {
 		return rules.Rule{}, "", err
 	}
-	return judged(o, who.self, s.trees), o.path, nil
+	rule := judged(o, who.self, s.trees)
+	if o.absent && rule.Name == rules.FileUnlisted { // the kernel says so
+		return rules.Rule{}, "", nil
+	}
+	return rule, o.path, nil
 }
 
 // addressed is about a struct sockaddr.
