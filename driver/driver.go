@@ -53,6 +53,12 @@ type Resizer interface {
 	Resize(columns, rows uint16) error
 }
 
+// Signaler is implemented by sandboxes whose program can be sent a signal from outside.
+type Signaler interface {
+	// Signal sends signal number n, as in signal(7), to the main process as kill(2) would. Once it has ended, nothing happens.
+	Signal(n int) error
+}
+
 // Network is what a sandbox may reach.
 type Network string
 

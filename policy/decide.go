@@ -52,7 +52,8 @@ func Decide(req Request, prof profile.Profile, owner Grants) (Plan, error) {
 		Profile:       prof.Name,
 		Image:         prof.Image,
 		Driver:        or(req.Driver, "auto"),
-		Dir:           Workspace,
+		Dir:           or(req.Cwd, Workspace),
+		Hostname:      req.Hostname,
 		HostDir:       req.Dir,
 		Files:         append([]string{}, req.Files...),
 		Stdin:         req.HasStdin && !req.Terminal,
@@ -72,6 +73,8 @@ func Decide(req Request, prof profile.Profile, owner Grants) (Plan, error) {
 	d.names()
 	d.mounts()
 	d.hidden()
+	d.overlays()
+	d.surroundings()
 	d.command()
 	d.skill()
 	d.environment()
@@ -134,9 +137,9 @@ func (d *decision) end() (Plan, error) {
 
 func (d *decision) client() {
 	switch d.req.Client {
-	case ClientCLI, ClientAPI, ClientNote, ClientMCP:
+	case ClientCLI, ClientAPI, ClientNote, ClientMCP, ClientRuntime:
 	default:
-		d.fault("client %q is not one of cli, api, note, mcp", d.req.Client)
+		d.fault("client %q is not one of cli, api, note, mcp, runtime", d.req.Client)
 	}
 }
 

@@ -62,6 +62,32 @@ func TestDecide(t *testing.T) {
 		unread  bool   // a RequestError is wanted
 		inspect func(t *testing.T, p Plan)
 	}{
+		// What lies over the image, and where the program starts.
+		{name: "in the workspace by default", inspect: func(t *testing.T, p Plan) {
+			if p.Dir != "/workspace" || p.Hostname != "" || p.Overlays != nil {
+				t.Errorf("%+v", p)
+			}
+		}},
+		{name: "elsewhere", change: func(r *Request) { r.Cwd, r.Hostname = "/srv/app", "box" }, inspect: func(t *testing.T, p Plan) {
+			if p.Dir != "/srv/app" || p.Hostname != "box" {
+				t.Errorf("%+v", p)
+			}
+		}},
+		{name: "a relative directory", change: func(r *Request) { r.Cwd = "srv" }, unread: true, text: "working directory"},
+		{name: "a directory that is not plain", change: func(r *Request) { r.Cwd = "/srv/../etc" }, unread: true, text: "working directory"},
+		{name: "a host name with a blank", change: func(r *Request) { r.Hostname = "my box" }, unread: true, text: "host name"},
+		{name: "a file over the image", change: func(r *Request) { r.Overlays = []Overlay{{Path: "/etc/hosts", Bytes: []byte("x")}} }, inspect: func(t *testing.T, p Plan) {
+			if len(p.Overlays) != 1 || string(p.Overlays[0].Bytes) != "x" {
+				t.Errorf("%+v", p.Overlays)
+			}
+		}},
+		{name: "a file over a program", change: func(r *Request) { r.Overlays = []Overlay{{Path: "/usr/bin/python3"}} }, unread: true, text: "below /etc"},
+		{name: "a file over the way to one", change: func(r *Request) { r.Overlays = []Overlay{{Path: "/etc/../usr/bin/python3"}} }, unread: true, text: "below /etc"},
+		{name: "two files over one", change: func(r *Request) { r.Overlays = []Overlay{{Path: "/etc/hosts"}, {Path: "/etc/hosts"}} }, unread: true, text: "two files"},
+		{name: "a large file over one", change: func(r *Request) { r.Overlays = []Overlay{{Path: "/etc/hosts", Bytes: make([]byte, 2<<20)}} }, unread: true, text: "bytes"},
+		{name: "an engine asks for more", change: func(r *Request) { r.Client = ClientRuntime; r.Limits.MemoryBytes = 2 << 30 }, rule: RuleMemory},
+		{name: "an engine asks for the internet", change: func(r *Request) { r.Client = ClientRuntime; r.Network = "allow" }, rule: RuleNetwork},
+
 		// Limits.
 		{name: "nothing asked gives the profile", inspect: func(t *testing.T, p Plan) {
 			if p.Limits != small.Limits {

@@ -45,7 +45,7 @@ func (d *decision) network() {
 	case profile.NetworkAllow:
 		// Never by a flag alone, whoever gives it: an approval names this plan.
 		d.plan.Egress = d.egress()
-		if d.req.Client == ClientMCP {
+		if d.req.Client == ClientMCP || d.req.Client == ClientRuntime {
 			d.deny(RuleNetwork, "ask for the hosts that are needed", "network allow is beyond what this door may ask for")
 			return
 		}

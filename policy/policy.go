@@ -20,6 +20,8 @@ const (
 	ClientAPI  Client = "api"  // beyond a ceiling an approval is needed
 	ClientNote Client = "note" // as ClientAPI
 	ClientMCP  Client = "mcp"  // beyond a ceiling is refused
+
+	ClientRuntime Client = "runtime" // a container engine, through package oci; as ClientMCP
 )
 
 // Request is what somebody wants. The zero value of a field means "not said".
@@ -34,9 +36,12 @@ type Request struct {
 	Files    []string // host files copied into /workspace under their base names
 	Uploads  []Upload `json:",omitempty"` // files that the invoker sent along
 	Mounts   []Mount
-	HasStdin bool // the invoker sends bytes; otherwise stdin is at end of file
+	Overlays []Overlay `json:",omitempty"` // files laid over the image
+	HasStdin bool      // the invoker sends bytes; otherwise stdin is at end of file
 	Terminal bool
 	Env      []string // KEY=VALUE, added to the profile's
+	Cwd      string   `json:",omitempty"` // working directory, of the image or [Workspace], which it is if empty
+	Hostname string   `json:",omitempty"` // the sandbox's name for itself; empty: the same for all
 
 	Limits        profile.Limits // what is asked for; zero fields: the profile's
 	Network       string         // "", "deny", "loopback", "allow", "allowlist"
@@ -81,6 +86,13 @@ type Mount struct {
 	Target string `json:"target"` // absolute, below /workspace; empty in a Request: /workspace/<base of Source>
 }
 
+// Overlay is a file that is read-only and lies over the one of its name in the image, or over none.
+type Overlay struct {
+	Path   string `json:"path"` // absolute, below /etc
+	Bytes  []byte `json:"-"`
+	SHA256 string `json:"sha256"` // of the bytes, lower-case hex
+}
+
 // Grants is what the owner allows beyond the ceilings of profiles: config `grants:`.
 type Grants struct {
 	Max    profile.Limits // zero field: nothing beyond the profile
@@ -96,21 +108,23 @@ type Grants struct {
 
 // Plan is what will happen, complete: the engine adds nothing to it. It marshals to stable JSON.
 type Plan struct {
-	Profile  string   `json:"profile"`
-	Language string   `json:"language,omitempty"`
-	Image    string   `json:"image"`  // tag; the engine resolves it to a digest
-	Driver   string   `json:"driver"` // "auto" or a name
-	Args     []string `json:"args"`
-	Env      []string `json:"env"` // whole, sorted
-	Dir      string   `json:"dir"` // working directory: /workspace
-	Code     *Code    `json:"code,omitempty"`
-	HostDir  string   `json:"host_dir,omitempty"`
-	Files    []string `json:"files"`
-	Uploads  []Upload `json:"uploads,omitempty"`
-	Mounts   []Mount  `json:"mounts"`
-	MakeDirs []string `json:"make_dirs"` // directories made under /workspace before the start, mode 0755; local names
-	Stdin    bool     `json:"stdin"`
-	Terminal bool     `json:"terminal"`
+	Profile  string    `json:"profile"`
+	Language string    `json:"language,omitempty"`
+	Image    string    `json:"image"`  // tag; the engine resolves it to a digest
+	Driver   string    `json:"driver"` // "auto" or a name
+	Args     []string  `json:"args"`
+	Env      []string  `json:"env"` // whole, sorted
+	Dir      string    `json:"dir"` // working directory
+	Hostname string    `json:"hostname,omitempty"`
+	Code     *Code     `json:"code,omitempty"`
+	HostDir  string    `json:"host_dir,omitempty"`
+	Files    []string  `json:"files"`
+	Uploads  []Upload  `json:"uploads,omitempty"`
+	Mounts   []Mount   `json:"mounts"`
+	Overlays []Overlay `json:"overlays,omitempty"`
+	MakeDirs []string  `json:"make_dirs"` // directories made under /workspace before the start, mode 0755; local names
+	Stdin    bool      `json:"stdin"`
+	Terminal bool      `json:"terminal"`
 
 	Limits        profile.Limits `json:"limits"` // every field set; with ReadOnly all but ShmBytes
 	Network       string         `json:"network"`

@@ -170,6 +170,10 @@ type IO struct {
 	// Request.Terminal. It need not be closed.
 	Resize <-chan Size
 
+	// Signals carries numbers of signals, as in signal(7), for the main process of the program. A driver that is no driver.Signaler
+	// drops them. nil: none. It need not be closed.
+	Signals <-chan int
+
 	// Artifacts is a directory that receives copies of the artifacts, made if missing. Empty: they are only listed.
 	Artifacts string
 

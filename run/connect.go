@@ -45,14 +45,17 @@ func (l *life) connect(spec *driver.Spec) (err error) {
 	return nil
 }
 
-// feed starts what goes into a running sandbox, input and terminal sizes; the function that it returns ends both and
+// feed starts what goes into a running sandbox, input, terminal sizes and signals; the function that it returns ends all and
 // waits. fail ends the run.
 func (l *life) feed(ctx context.Context, sandbox driver.Sandbox, spec *driver.Spec, fail func(error)) (finish func()) {
-	var sizes sync.WaitGroup
+	var sizes sync.WaitGroup // and signals
 	gone := make(chan struct{})
 	resizer, ok := sandbox.(driver.Resizer)
 	if spec.Terminal != nil && l.io.Resize != nil && ok {
 		sizes.Go(func() { l.resize(resizer, gone) })
+	}
+	if signaler, ok := sandbox.(driver.Signaler); ok && l.io.Signals != nil {
+		sizes.Go(func() { l.signal(signaler, gone) })
 	}
 	in, err := l.startInput(spec, fail)
 	if err != nil {
@@ -91,6 +94,23 @@ func (l *life) resize(sandbox driver.Resizer, gone <-chan struct{}) {
 			err := errors.Join(pty.Resize(l.stdin, size.Columns, size.Rows), sandbox.Resize(size.Columns, size.Rows))
 			if err != nil {
 				l.engine.cfg.Logger.Warn("resize terminal", logkey.Run, l.id, logkey.Error, err)
+			}
+		}
+	}
+}
+
+// signal passes signals on.
+func (l *life) signal(sandbox driver.Signaler, gone <-chan struct{}) {
+	for {
+		select {
+		case <-gone:
+			return
+		case n, ok := <-l.io.Signals:
+			if !ok {
+				return
+			}
+			if err := sandbox.Signal(n); err != nil {
+				l.engine.cfg.Logger.Warn("send signal", logkey.Run, l.id, logkey.Error, err)
 			}
 		}
 	}

@@ -276,6 +276,18 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
+// TestSignals: the program gets them while it runs, and ends by them as by a signal of its own.
+func TestSignals(t *testing.T) {
+	testenv.NoLeaks(t)
+	s := newStand(t, nil)
+	signals := make(chan int)
+	out := s.run(request(`print:up\n`, "sleep"), IO{Signals: signals, OnFrame: func(Frame) { go func() { signals <- 15 }() }})
+	if out.Kind != Failed || out.Signal != 15 || out.ExitStatus() != 143 {
+		t.Errorf("outcome %+v", out)
+	}
+	close(signals) // which need not be done
+}
+
 func TestTerminalThatIsCanceled(t *testing.T) {
 	testenv.NoLeaks(t)
 	s := newStand(t, nil)

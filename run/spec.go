@@ -2,6 +2,7 @@ package run
 
 import (
 	"archive/tar"
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -18,7 +19,7 @@ import (
 	"github.com/silk-sandbox/silk/workspace"
 )
 
-// hostname is every sandbox's name for itself; the host's is nobody's business.
+// hostname is a sandbox's name for itself if its plan has none; the host's is nobody's business.
 const hostname = "silk"
 
 // specOf turns a plan into what a driver needs, without descriptors. It translates, and refuses what it does not know.
@@ -28,7 +29,7 @@ func specOf(id string, p policy.Plan) (driver.Spec, error) {
 		Args:           p.Args,
 		Env:            p.Env,
 		Dir:            p.Dir,
-		Hostname:       hostname,
+		Hostname:       cmp.Or(p.Hostname, hostname),
 		NoSpawn:        p.NoSpawn,
 		ReadOnly:       p.ReadOnly,
 		Deterministic:  p.Deterministic,
@@ -39,6 +40,9 @@ func specOf(id string, p policy.Plan) (driver.Spec, error) {
 		ShmBytes:       p.Limits.ShmBytes,
 		Processes:      p.Limits.Processes,
 		CPUs:           p.Limits.CPUs,
+	}
+	for _, o := range p.Overlays {
+		spec.Files = append(spec.Files, driver.File{Path: o.Path, Content: o.Bytes})
 	}
 	leads := p.Egress != nil
 	switch {

@@ -49,6 +49,26 @@ var cases = []testCase{
 		s.sandbox.Kill(driver.KillNow)
 		s.wait()
 	}},
+	// prints "up\n", then waits; a driver that is no Signaler is not asked
+	{"signal from outside", func(b *bench) {
+		s := b.start(b.spec(), false)
+		s.stdout.await(b, "up\n")
+		signaler, ok := s.sandbox.(driver.Signaler)
+		if !ok {
+			s.sandbox.Kill(driver.KillNow)
+			s.wait()
+			b.Skipf("%T is no driver.Signaler", s.sandbox)
+		}
+		if err := signaler.Signal(int(syscall.SIGUSR1)); err != nil {
+			b.Error(err)
+		}
+		if exit := s.wait(); exit.Signal != int(syscall.SIGUSR1) || exit.Killed {
+			b.Errorf("exit %+v, want signal %d", exit, syscall.SIGUSR1)
+		}
+		if err := signaler.Signal(int(syscall.SIGUSR1)); err != nil {
+			b.Errorf("when it has ended: %v", err)
+		}
+	}},
 	// copies stdin to stdout
 	{"stdin is at its end by default", func(b *bench) {
 		if stdout, _, _ := b.run(b.spec(), 0); stdout != "" {

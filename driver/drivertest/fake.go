@@ -55,7 +55,7 @@ func (f *Fake) Start(ctx context.Context, spec driver.Spec) (_ driver.Sandbox, e
 	if spec.RequireWatch {
 		return nil, &driver.Unheld{Promise: "watch", Detail: "nothing watches a fake sandbox", Fix: "leave require_watch out"}
 	}
-	s := &sandbox{fake: f, spec: spec, killed: make(chan struct{}), now: make(chan struct{}), ended: make(chan struct{}), files: map[string]file{}}
+	s := &sandbox{fake: f, spec: spec, killed: make(chan struct{}), now: make(chan struct{}), ended: make(chan struct{}), signals: make(chan int, 1), files: map[string]file{}}
 	if err := s.open(); err != nil {
 		return nil, fmt.Errorf("fake sandbox: %w", err)
 	}
@@ -131,6 +131,7 @@ type sandbox struct {
 	drained chan error
 
 	resized chan struct{}
+	signals chan int
 
 	exit driver.Exit
 }
@@ -304,6 +305,15 @@ func (s *sandbox) Resize(columns, rows uint16) error {
 	}
 	select {
 	case s.resized <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// Signal ends a program that waits in the operation "sleep". Another one never hears of it.
+func (s *sandbox) Signal(n int) error {
+	select {
+	case s.signals <- n:
 	default:
 	}
 	return nil

@@ -19,6 +19,7 @@ var fakes = Programs{
 	"channels are separate and exact":       {"fake", `print:out\x00\xff\x1b[1m\n`, `eprint:err\n`},
 	"much output":                           {"fake", "flood:10000000"},
 	"output arrives while the program runs": {"fake", `print:up\n`, "sleep"},
+	"signal from outside":                   {"fake", `print:up\n`, "sleep"},
 	"stdin is at its end by default":        {"fake", "cat"},
 	"stdin is fed":                          {"fake", "cat"},
 	"environment is exact":                  {"fake", "env"},

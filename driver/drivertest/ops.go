@@ -44,7 +44,7 @@ type file struct {
 //	violate:RULE,CALL,ARG    ends the sandbox
 //	inet                     a violation under NetworkDeny
 //	open:PATH                a violation for /etc/passwd, and refused outside Trees: exit 1
-//	sleep                    until killed
+//	sleep                    until killed, or ended by a signal from outside
 //	resized                  until the terminal's size changes
 //	signal:N exit:N          the end
 //
@@ -137,7 +137,12 @@ func (s *sandbox) do(op string) (ended bool) {
 			return true
 		}
 	case "sleep":
-		<-s.killed
+		select {
+		case <-s.killed:
+		case n := <-s.signals:
+			s.exit.Signal = n
+			return true
+		}
 	case "resized":
 		select {
 		case <-s.resized:
@@ -254,6 +259,7 @@ func pack(w io.Writer, files map[string]file) error {
 }
 
 var (
-	_ driver.Driver  = (*Fake)(nil)
-	_ driver.Resizer = (*sandbox)(nil)
+	_ driver.Driver   = (*Fake)(nil)
+	_ driver.Resizer  = (*sandbox)(nil)
+	_ driver.Signaler = (*sandbox)(nil)
 )

@@ -7,6 +7,7 @@ var Shell = Programs{
 	"channels are separate and exact":       {"sh", "-c", `printf 'out\000\377\033[1m\n'; echo err >&2`},
 	"much output":                           {"sh", "-c", "yes 0123456789 | tr -d '\\n' | head -c 10000000"},
 	"output arrives while the program runs": {"sh", "-c", "echo up; sleep 1000"},
+	"signal from outside":                   {"sh", "-c", "echo up; sleep 1000"},
 	"stdin is at its end by default":        {"cat"},
 	"stdin is fed":                          {"cat"},
 	"environment is exact":                  {"env"},

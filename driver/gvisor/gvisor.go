@@ -20,6 +20,7 @@ import (
 
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/driver/gvisor/sentrybin"
+	"github.com/silk-sandbox/silk/internal/cgroup"
 	"github.com/silk-sandbox/silk/internal/embedded"
 	"github.com/silk-sandbox/silk/watch"
 )
@@ -39,6 +40,9 @@ type Config struct {
 	// for that of NotWatched. Unwatched says why it is nil.
 	Watch     func(pid int, group string) (Scope, error)
 	Unwatched string
+
+	// Groups finds where control groups of sandboxes are made. nil: cgroup.Find.
+	Groups func() (*cgroup.Root, error)
 
 	// MaxFileBytes, MaxTotalBytes and MaxEntries bound what is drained from a workspace. Zero: 64 MiB, 256 MiB and
 	// 10,000; an engine keeps fewer, and a walk over many more would delay the end of a run.
@@ -78,6 +82,9 @@ func (c Config) withDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+	if c.Groups == nil {
+		c.Groups = cgroup.Find
+	}
 	if c.MaxFileBytes == 0 {
 		c.MaxFileBytes = 64 << 20
 	}
@@ -116,7 +123,7 @@ func New(config Config) (*Driver, error) {
 	if err != nil { // a full disk, a kernel that others may write to
 		return nil, err
 	}
-	h, err := openHost(path, config.Watch)
+	h, err := openHost(path, config)
 	if err != nil {
 		return nil, err
 	}

@@ -32,8 +32,8 @@ type host struct {
 
 func supported() error { return nil }
 
-func openHost(path string, watch func(pid int, group string) (Scope, error)) (h host, err error) {
-	h.watch = watch
+func openHost(path string, config Config) (h host, err error) {
+	h.watch = config.Watch
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return h, fmt.Errorf("open sandbox kernel %s: %w", path, err)
@@ -65,7 +65,7 @@ func openHost(path string, watch func(pid int, group string) (Scope, error)) (h 
 		return h, fmt.Errorf("read the host's memory: %w", err)
 	}
 	h.memory = uint64(info.Totalram) * uint64(info.Unit)
-	h.groups = sync.OnceValues(cgroup.Find)
+	h.groups = sync.OnceValues(config.Groups)
 	h.prepared = &prepared{}
 	return h, nil
 }

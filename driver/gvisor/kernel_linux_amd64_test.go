@@ -27,7 +27,7 @@ func TestOpenHostOnNoexec(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := openHost(path, nil); err == nil || !strings.Contains(err.Error(), "noexec") {
+	if _, err := openHost(path, Config{}.withDefaults()); err == nil || !strings.Contains(err.Error(), "noexec") {
 		t.Errorf("openHost of a file on a file system mounted noexec: %v", err)
 	}
 }
@@ -38,7 +38,7 @@ func TestForkWithFewFiles(t *testing.T) {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
 		t.Fatal(err)
 	}
-	h, err := openHost("/bin/true", nil)
+	h, err := openHost("/bin/true", Config{}.withDefaults())
 	if err != nil {
 		t.Fatal(err)
 	}

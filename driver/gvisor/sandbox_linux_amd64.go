@@ -145,6 +145,14 @@ func (s *sandbox) killIfStuck() {
 	}
 }
 
+// Signal implements [driver.Signaler].
+func (s *sandbox) Signal(n int) error {
+	if err := packet.Send(s.kernel.sock, wire.Control{Signal: int32(n)}); err != nil && !peerGone(err) {
+		return fmt.Errorf("send signal to sandbox: %w", err)
+	}
+	return nil
+}
+
 // Resize implements [driver.Resizer]. The size is the pty's, which the engine sets on its side; the host's kernel then
 // tells the sandbox's, which tells the foreground process group.
 func (s *sandbox) Resize(uint16, uint16) error { return nil }

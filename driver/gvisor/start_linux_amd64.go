@@ -74,7 +74,7 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ driver.Sandbox,
 	timer := time.AfterFunc(startTimeout, k.kill)
 	defer timer.Stop()
 
-	filled, err := d.send(s, spec)
+	filled, err := d.send(s, spec, timer)
 	if err != nil {
 		return nil, err
 	}
@@ -123,8 +123,8 @@ func validate(spec driver.Spec) error {
 	return nil
 }
 
-// send sends the request and starts the two workspace streams. filled receives Fill's result.
-func (d *Driver) send(s *sandbox, spec driver.Spec) (filled chan error, err error) {
+// send sends the request and starts the two workspace streams. filled receives Fill's result; timer stands still while Fill runs.
+func (d *Driver) send(s *sandbox, spec driver.Spec, timer *time.Timer) (filled chan error, err error) {
 	req := wire.Request{
 		ID: spec.ID, Args: spec.Args, Env: spec.Env, Dir: spec.Dir, Hostname: spec.Hostname, Network: spec.Network, Files: spec.Files, NoSpawn: spec.NoSpawn, ReadOnly: spec.ReadOnly, Trees: spec.Trees,
 		MemoryBytes: spec.MemoryBytes, WorkspaceBytes: spec.WorkspaceBytes, TmpBytes: spec.TmpBytes, ShmBytes: spec.ShmBytes, Processes: spec.Processes,
@@ -183,7 +183,7 @@ func (d *Driver) send(s *sandbox, spec driver.Spec) (filled chan error, err erro
 		return nil, errors.Join(fmt.Errorf("send request to sandbox kernel: %w", err), fill.Close(), closeFile(drain))
 	}
 	filled = make(chan error, 1)
-	go func() { filled <- errors.Join(s.fill(fill, spec.Fill), fill.Close()) }()
+	go func() { filled <- errors.Join(s.fill(fill, spec.Fill, timer), fill.Close()) }()
 	if drain != nil {
 		s.drained = make(chan error, 1)
 		go func() {
@@ -198,12 +198,13 @@ func (d *Driver) send(s *sandbox, spec driver.Spec) (filled chan error, err erro
 }
 
 // fill writes the workspace, without which the kernel starts no program, once the policy is known to be in force.
-func (s *sandbox) fill(w io.Writer, fill func(io.Writer) error) error {
+func (s *sandbox) fill(w io.Writer, fill func(io.Writer) error, timer *time.Timer) error {
 	select {
 	case <-s.armed:
 	case <-s.kernel.gone:
 		return unix.EPIPE
 	}
+	timer.Stop() // Fill takes as long as it does: a run may be held there until somebody starts it
 	if fill == nil {
 		return tar.NewWriter(w).Close()
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,7 +21,7 @@ func TestFillWaitsUntilArmed(t *testing.T) {
 			filled <- s.fill(io.Discard, func(io.Writer) error {
 				called = true
 				return nil
-			})
+			}, time.NewTimer(time.Hour))
 		}()
 		synctest.Wait()
 		if called {
@@ -35,7 +36,23 @@ func TestFillWaitsUntilArmed(t *testing.T) {
 	s := &sandbox{kernel: &kernel{gone: make(chan struct{})}, armed: make(chan struct{})}
 	close(s.armed)
 	var b bytes.Buffer
-	if err := s.fill(&b, nil); err != nil || b.Len() == 0 {
+	if err := s.fill(&b, nil, time.NewTimer(time.Hour)); err != nil || b.Len() == 0 {
 		t.Errorf("without a workspace an armed kernel gets %d bytes, %v; want an empty archive", b.Len(), err)
 	}
+}
+
+// TestFillTakesItsTime: a run may be held before its first instruction for as long as its engine likes.
+func TestFillTakesItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &sandbox{kernel: &kernel{gone: make(chan struct{})}, armed: make(chan struct{})}
+		close(s.armed)
+		timer := time.AfterFunc(startTimeout, func() { t.Error("the start is given up while the workspace is being filled") })
+		err := s.fill(io.Discard, func(io.Writer) error {
+			<-time.After(2 * startTimeout)
+			return nil
+		}, timer)
+		if err != nil {
+			t.Error(err)
+		}
+	})
 }

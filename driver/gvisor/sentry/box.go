@@ -236,6 +236,9 @@ func (b *box) control(c wire.Control) {
 		b.killed.Store(true)
 		b.kernel().Kill(linux.WaitStatusTerminationSignal(linux.SIGKILL))
 	}
+	if sig := linux.Signal(c.Signal); sig.IsValid() {
+		_ = b.kernel().SendExternalSignalThreadGroup(b.program, &linux.SignalInfo{Signo: c.Signal, Code: linux.SI_USER}) // fails if it has ended
+	}
 }
 
 // Name implements seccheck.Sink.

@@ -21,7 +21,7 @@ import (
 )
 
 // Version is checked in hello: an engine talks only to a sentry of its own build.
-const Version = 2
+const Version = 3
 
 // Placed is the first message of an engine. A child that is born before its parent was moved would stay outside the
 // group and its limits.
@@ -109,5 +109,6 @@ type Step struct {
 
 // Control is what an engine says after the request.
 type Control struct {
-	Kill bool `json:"kill,omitempty"` // end every process, then drain and exit
+	Kill   bool  `json:"kill,omitempty"`   // end every process, then drain and exit
+	Signal int32 `json:"signal,omitempty"` // send the program this signal
 }
