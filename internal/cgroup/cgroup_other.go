@@ -22,3 +22,23 @@ func (*Root) Leftovers() ([]string, error) { return nil, nil }
 
 // Sweep does nothing.
 func (*Root) Sweep(context.Context) error { return nil }
+
+// Named is a group whose path somebody else chose.
+type Named struct{}
+
+// MakeNamed returns [ErrUnavailable].
+func MakeNamed(string) (*Named, error) {
+	return nil, fmt.Errorf("%w: %w", ErrUnavailable, errors.ErrUnsupported)
+}
+
+// FindNamed returns [ErrUnavailable].
+func FindNamed(string) (*Named, error) { return MakeNamed("") }
+
+// Processes finds none.
+func (*Named) Processes() ([]int, error) { return nil, nil }
+
+// Remove does nothing.
+func (*Named) Remove(context.Context) error { return nil }
+
+// Within returns [ErrUnavailable].
+func Within(string) (*Root, error) { return Find() }

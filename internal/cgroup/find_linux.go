@@ -20,6 +20,7 @@ type Root struct {
 	dirs    map[string]string // parent directory by controller: memory, cpu, pids; all the same for version 2
 	mounts  map[string]mount  // version 1: each controller's hierarchy
 	unified string            // version 1: where version 2 is mounted besides, for groups that Child made
+	inner   bool              // version 2: groups share the limits of their parent, see Within
 	self    maker
 	next    atomic.Int64
 }

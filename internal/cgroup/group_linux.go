@@ -52,6 +52,9 @@ func (r *Root) parents() (dirs []string) {
 
 // file is the path of a control file of the named controller.
 func (g *Group) file(controller, name string) string {
+	if g.root.inner {
+		return filepath.Join(g.root.dirs[controller], name)
+	}
 	parents := g.root.parents()
 	return filepath.Join(g.dirs[slices.Index(parents, g.root.dirs[controller])], name)
 }
@@ -151,7 +154,7 @@ func (g *Group) Limit(l Limits) error {
 // killWhole lets the kernel end all processes of the group when memory runs out, not the one it finds largest: what is
 // left of a sandbox is none. Version 1 cannot do it.
 func (g *Group) killWhole() error {
-	if g.root.Version != 2 {
+	if g.root.Version != 2 || g.root.inner { // not silk, which is in that group too
 		return nil
 	}
 	if err := write(g.file("memory", "memory.oom.group"), "1"); err != nil && !errors.Is(err, fs.ErrNotExist) { // Linux 4.19

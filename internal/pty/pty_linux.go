@@ -3,6 +3,7 @@ package pty
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -44,6 +45,34 @@ func Resize(side *os.File, columns, rows uint16) error {
 		}
 		return nil
 	})
+}
+
+// Own makes the terminal the calling process's controlling terminal, which it leads a session without one for: from then on it hears of
+// changes of the size (SIGWINCH) and of the end of the main side (SIGHUP). See ioctl_tty(2).
+func Own(replica *os.File) error {
+	return control(replica, func(fd uintptr) error {
+		if err := unix.IoctlSetInt(int(fd), unix.TIOCSCTTY, 0); err != nil {
+			return fmt.Errorf("take terminal: %w", err)
+		}
+		return nil
+	})
+}
+
+// Hand passes one side to whoever listens on a unix socket, with its name beside it, as container engines want it. The caller still
+// closes its own.
+func Hand(socket string, side *os.File) error {
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		return fmt.Errorf("hand terminal over: %w", err)
+	}
+	err = control(side, func(fd uintptr) error {
+		_, _, err := conn.WriteMsgUnix([]byte(side.Name()), unix.UnixRights(int(fd)), nil)
+		return err
+	})
+	if err = errors.Join(err, conn.Close()); err != nil {
+		return fmt.Errorf("hand terminal over: %w", err)
+	}
+	return nil
 }
 
 // control calls f with the descriptor of file without taking it out of the poller, as file.Fd would.
