@@ -46,7 +46,7 @@ func (i *importer) fromRoot(ctx context.Context, root *os.Root, name string) err
 	}
 	switch {
 	case info.IsDir():
-		if err := i.tree.AddDir(name, info.Mode()); err != nil {
+		if err := i.tree.AddDir(name, i.config.Mode(info)); err != nil {
 			return refusal(name, err)
 		}
 		names, err := readNames(root, name)
@@ -79,7 +79,7 @@ func (i *importer) fromRoot(ctx context.Context, root *os.Root, name string) err
 	}
 	defer file.Close()
 	content := &archiveReader{ctx: ctx, r: file}
-	if err := i.tree.AddFile(name, info.Mode(), info.ModTime(), content); err != nil {
+	if err := i.tree.AddFile(name, i.config.Mode(info), info.ModTime(), content); err != nil {
 		return refusal(name, err)
 	}
 	i.config.Progress.report(i.tree.bytes, -1, "read files")

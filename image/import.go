@@ -33,6 +33,9 @@ type ImportConfig struct {
 	// DropSpecial leaves out device nodes, fifos and sockets, and names them in Meta.Dropped, instead of refusing them.
 	DropSpecial bool
 
+	// Mode is the permissions that an entry of a directory gets in place of its own. nil: its own.
+	Mode func(fs.FileInfo) fs.FileMode
+
 	Progress Progress // bytes of the archive or, of a directory, of the files in it
 }
 
@@ -95,6 +98,9 @@ type importer struct {
 }
 
 func newImporter(config ImportConfig) (*importer, error) {
+	if config.Mode == nil {
+		config.Mode = fs.FileInfo.Mode
+	}
 	tree, err := NewTree(config.Tree)
 	if err != nil {
 		return nil, err
