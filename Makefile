@@ -32,6 +32,7 @@ build: ## build bin/silk with its sandbox kernel inside, and lab:text (the first
 	gzip -9nc bin/silk-attack > selftest/files/silk-attack.gz
 	$(BUILD) -ldflags '-s -w -X main.version=$(VERSION)' -o bin/silk ./cmd/silk
 	$(BUILD) -tags server -ldflags '-s -w -X main.version=$(VERSION)' -o bin/silk-server ./cmd/silk
+	ln -sf silk bin/silk-runtime
 	-$(call images,lab:text)
 
 images: build ## build the lab images into $SILK_HOME (default: .silk)

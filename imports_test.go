@@ -45,6 +45,8 @@ var mayImport = map[string]string{
 	"serve/servetest":      "*",                                                                             // wiring, as in cmd/silk, for tests
 	"watch/bpf":            "watch",
 	"selftest":             "driver/rules egress policy profile", // rules, and kinds of refusals: what must come of an attack follows from them
+	"oci":                  "policy profile",                     // what engines ask for becomes a request
+	"oci/rootfs":           "driver/rules image",                 // an image, without what no program may read
 	"queue":                "store",                              // the rows of what was accepted
 	"queue/*":              "queue",                              // streams for it
 	"cmd/silk":             "*",                                  // the one place that names concrete drivers

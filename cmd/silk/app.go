@@ -18,6 +18,7 @@ type app struct {
 	out, err io.Writer
 	env      func(string) string
 	drivers  openDrivers
+	group    string      // control group that sandboxes belong into; empty: any
 	ready    int         // sandbox kernels that wait for runs
 	roles    []string    // of a server; nil: those of the configuration
 	midLine  atomic.Bool // the program has left a line unfinished on stderr, or on the terminal that stderr is
@@ -103,7 +104,7 @@ streams and records a program with nothing else installed: no Docker, no KVM, no
 	root.SetHelpCommandGroupID("keep")
 	root.AddGroup(&cobra.Group{ID: "run", Title: "Run:"}, &cobra.Group{ID: "look", Title: "Look:"}, &cobra.Group{ID: "keep", Title: "Keep house:"})
 	for group, commands := range map[string][]*cobra.Command{
-		"run":  {a.runCommand(), a.planCommand(), a.noteCommand(), a.serveCommand(), a.mcpCommand(), a.skillCommand(), a.profileCommand(), a.imageCommand()},
+		"run":  {a.runCommand(), a.planCommand(), a.noteCommand(), a.serveCommand(), a.mcpCommand(), a.skillCommand(), a.profileCommand(), a.imageCommand(), a.runtimeCommand()},
 		"look": {a.runsCommand(), a.handoffsCommand(), a.auditCommand()},
 		"keep": {a.tokenCommand(), a.doctorCommand(), a.selftestCommand(), a.gcCommand(), a.versionCommand(), a.completionCommand(), a.manCommand()},
 	} {

@@ -19,6 +19,7 @@ type driverConfig struct {
 	Gateway string        // path of the egress gateway instead of the built-in one, $SILK_GATEWAY; empty: built in
 	Limits  egress.Limits // of each sandbox that has a way out
 	Ready   int           // sandbox kernels that KeepReady has waiting
+	Group   string        // path of the control group that sandboxes belong into; empty: that of this process, or one for all
 	Watch   bool          // the host's kernel watches sandboxes besides, where it can
 	Logger  *slog.Logger
 

@@ -9,12 +9,16 @@ import (
 	"github.com/silk-sandbox/silk/driver/gvisor"
 	"github.com/silk-sandbox/silk/driver/gvisor/sentrybin"
 	"github.com/silk-sandbox/silk/egress/process"
+	"github.com/silk-sandbox/silk/internal/cgroup"
 )
 
 // hostDrivers makes the drivers of this version: gvisor, and docker where there is an engine. Where gvisor cannot be used there is none, and a
 // run says why: nobody is put into a container who has not asked for it.
 func hostDrivers(cfg driverConfig) (hostTools, error) {
 	config := gvisor.Config{Home: cfg.Home, Sentry: cfg.Sentry, Ready: cfg.Ready, Logger: cfg.Logger}
+	if cfg.Group != "" {
+		config.Groups = func() (*cgroup.Root, error) { return cgroup.Within(cfg.Group) }
+	}
 	if cfg.Watch {
 		config.Watch, config.Unwatched = newHostWatch()
 	}

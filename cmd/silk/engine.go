@@ -32,6 +32,8 @@ type host struct {
 	shared   *shared         // of a server; nil: the database is in the state directory
 	handoffs *handoff.Outbox // see outbox
 
+	lookup func(policy.Request) (profile.Profile, error) // finds the profile of a request; nil: by its name or language
+
 	scratch string // in place of the state directory, until close; "": there is one
 }
 
@@ -65,7 +67,7 @@ func (a *app) hostAt(c config, home, work string, watch bool) (h *host, err erro
 	if h.images, err = openImageStore(c, work); err != nil {
 		return nil, err
 	}
-	h.tools, err = a.drivers(driverConfig{Home: work, Sentry: a.env("SILK_SENTRY"), Gateway: a.env("SILK_GATEWAY"), Limits: c.egress.limits, Watch: watch || c.watch || c.mustWatch, Ready: a.ready, Logger: slog.New(slog.DiscardHandler), DockerHost: a.dockerHost(c)})
+	h.tools, err = a.drivers(driverConfig{Home: work, Sentry: a.env("SILK_SENTRY"), Gateway: a.env("SILK_GATEWAY"), Limits: c.egress.limits, Watch: watch || c.watch || c.mustWatch, Ready: a.ready, Group: a.group, Logger: slog.New(slog.DiscardHandler), DockerHost: a.dockerHost(c)})
 	return h, err
 }
 
@@ -112,6 +114,9 @@ func (a *app) engine(h *host) (*run.Engine, error) {
 	return run.New(cfg)
 }
 
+// rootfsDir is where the images of containers' root file systems are known by what they were made of.
+func (h *host) rootfsDir() string { return filepath.Join(h.home, "rootfs") }
+
 // salvage returns what a server that was killed had kept of a channel.
 func (h *host) salvage(run, channel string) ([]byte, error) {
 	return broker.Salvage(filepath.Join(h.home, broker.DirName), run, channel)
@@ -119,7 +124,13 @@ func (h *host) salvage(run, channel string) ([]byte, error) {
 
 func (h *host) decide(req policy.Request) (policy.Plan, error) {
 	req.RequireWatch = req.RequireWatch || h.config.mustWatch
-	prof, err := h.config.profiles.Lookup(policy.ProfileFor(req))
+	lookup := h.lookup
+	if lookup == nil {
+		lookup = func(req policy.Request) (profile.Profile, error) {
+			return h.config.profiles.Lookup(policy.ProfileFor(req))
+		}
+	}
+	prof, err := lookup(req)
 	var unknown *profile.UnknownError
 	if errors.As(err, &unknown) {
 		return policy.Plan{}, &policy.RequestError{Faults: []string{err.Error()}, Field: "profile"}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/silk-sandbox/silk/audit"
+	"github.com/silk-sandbox/silk/oci/rootfs"
 	"github.com/silk-sandbox/silk/run"
 )
 
@@ -75,6 +76,11 @@ func (a *app) gc(dryRun bool) error {
 		}
 		answer.Files = append(answer.Files, dir)
 	}
+	containers, err := deadContainers(h.home, dryRun)
+	keep(err)
+	rootfsTags, err := rootfs.Cache{Images: h.images.Store, Dir: h.rootfsDir()}.Prune(dryRun)
+	keep(err)
+	answer.Files = append(append(answer.Files, containers...), rootfsTags...)
 	answer.Audit = audit.Rotated{Segments: []string{}, Removed: []string{}}
 	if dryRun {
 		move, removed, err := h.previewAudit(a.ctx)

@@ -7,6 +7,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"time"
 )
 
@@ -17,5 +18,22 @@ var version = "development"
 var began = time.Now()
 
 func main() {
-	os.Exit(newApp(hostDrivers).main(os.Args[1:]))
+	os.Exit(newApp(hostDrivers).main(words(os.Args)))
+}
+
+// Names under which the executable is a runtime, and a container's monitor: what an engine is given is a path and no arguments.
+const (
+	runtimeName = "silk-runtime"
+	monitorName = "silk-monitor"
+)
+
+// words are the arguments of a command line, with the verb that the executable's name stands for.
+func words(args []string) []string {
+	switch filepath.Base(args[0]) {
+	case runtimeName:
+		return append([]string{"runtime"}, args[1:]...)
+	case monitorName:
+		return append([]string{"runtime", "monitor"}, args[1:]...)
+	}
+	return args[1:]
 }

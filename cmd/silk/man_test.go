@@ -26,7 +26,7 @@ func TestManPageIsComplete(t *testing.T) {
 			t.Errorf("%s has no section", c.CommandPath())
 		}
 		c.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
-			if !strings.Contains(page, "\n.B "+roff("--"+f.Name)) && !strings.Contains(page, roff(", --"+f.Name)) && f.Name != "help" {
+			if !strings.Contains(page, "\n.B "+roff("--"+f.Name)) && !strings.Contains(page, roff(", --"+f.Name)) && f.Name != "help" && !f.Hidden {
 				t.Errorf("%s --%s is missing", c.CommandPath(), f.Name)
 			}
 		})
