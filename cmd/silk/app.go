@@ -14,14 +14,15 @@ import (
 
 // app is one call of silk: where it reads and writes, and what the global flags say. Verbs are its methods.
 type app struct {
-	in       *os.File
-	out, err io.Writer
-	env      func(string) string
-	drivers  openDrivers
-	group    string      // control group that sandboxes belong into; empty: any
-	ready    int         // sandbox kernels that wait for runs
-	roles    []string    // of a server; nil: those of the configuration
-	midLine  atomic.Bool // the program has left a line unfinished on stderr, or on the terminal that stderr is
+	in        *os.File
+	out, err  io.Writer
+	env       func(string) string
+	drivers   openDrivers
+	contained bool        // this is the monitor of an engine's container
+	group     string      // control group that sandboxes belong into; empty: any
+	ready     int         // sandbox kernels that wait for runs
+	roles     []string    // of a server; nil: those of the configuration
+	midLine   atomic.Bool // the program has left a line unfinished on stderr, or on the terminal that stderr is
 
 	homeFlag, configFlag string
 	remote               remoteFlags

@@ -14,14 +14,15 @@ type openDrivers func(cfg driverConfig) (hostTools, error)
 
 // driverConfig is what drivers are made of.
 type driverConfig struct {
-	Home    string        // state directory
-	Sentry  string        // path of the sandbox kernel instead of the built-in one, $SILK_SENTRY; empty: built in
-	Gateway string        // path of the egress gateway instead of the built-in one, $SILK_GATEWAY; empty: built in
-	Limits  egress.Limits // of each sandbox that has a way out
-	Ready   int           // sandbox kernels that KeepReady has waiting
-	Group   string        // path of the control group that sandboxes belong into; empty: that of this process, or one for all
-	Watch   bool          // the host's kernel watches sandboxes besides, where it can
-	Logger  *slog.Logger
+	Home      string        // state directory
+	Sentry    string        // path of the sandbox kernel instead of the built-in one, $SILK_SENTRY; empty: built in
+	Gateway   string        // path of the egress gateway instead of the built-in one, $SILK_GATEWAY; empty: built in
+	Limits    egress.Limits // of each sandbox that has a way out
+	Ready     int           // sandbox kernels that KeepReady has waiting
+	Contained bool          // runs are an engine's containers, which are not made by asking an engine
+	Group     string        // path of the control group that sandboxes belong into; empty: that of this process, or one for all
+	Watch     bool          // the host's kernel watches sandboxes besides, where it can
+	Logger    *slog.Logger
 
 	DockerHost string // address of a Docker Engine; empty: where one listens by default, if it does
 }

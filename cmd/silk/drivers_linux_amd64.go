@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/silk-sandbox/silk/driver"
+	"github.com/silk-sandbox/silk/driver/docker"
 	"github.com/silk-sandbox/silk/driver/gvisor"
 	"github.com/silk-sandbox/silk/driver/gvisor/sentrybin"
 	"github.com/silk-sandbox/silk/egress/process"
@@ -30,7 +31,11 @@ func hostDrivers(cfg driverConfig) (hostTools, error) {
 		return hostTools{}, &hostError{err}
 	}
 	tools := hostTools{Drivers: []driver.Driver{g}, Absent: map[string]string{}}
-	d, why, err := dockerDriver(cfg)
+	var d *docker.Driver
+	var why string
+	if !cfg.Contained {
+		d, why, err = dockerDriver(cfg)
+	}
 	if err != nil {
 		return hostTools{}, errors.Join(err, g.Close())
 	}

@@ -308,6 +308,7 @@ func (m *monitor) list(home string) error {
 
 // prepare finds everything that the run needs, and returns what carries it through.
 func (m *monitor) prepare(undo *cleanup.Stack) (job func() error, err error) {
+	m.app.contained = true
 	if m.state.CGroup != "" {
 		m.app.group = filepath.Clean("/" + m.state.CGroup)
 	}
