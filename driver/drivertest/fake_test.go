@@ -32,7 +32,7 @@ var fakes = Programs{
 	"kill of a sandbox that has ended":      {"fake", "exit:7"},
 	"kill from many goroutines":             {"fake", `print:up\n`, "sleep"},
 	"drain after a kill":                    {"fake", "write:kept=data", `print:up\n`, "sleep"},
-	"read-only":                             {"fake", "read:a.txt", "write:new=x", "remove:a.txt", `print:tmp\n`},
+	"read-only":                             {"fake", "read:a.txt", "write:new=x", "remove:a.txt", "read:a.txt", `print:tmp\n`},
 	"workspace in and out":                  {"fake", "read:in.txt", "write:out.txt=made", "remove:gone.txt"},
 	"failed fill fails the start":           {"fake", "print:ran", "exit:7"},
 	"failed drain fails the wait":           {"fake", "exit:7"},

@@ -26,7 +26,8 @@ printf made >out.txt; rm gone.txt`},
 	"read-only": {"sh", "-c", `cat a.txt
 for f in a.txt new sub/new /dev/shm/new /dev/new; do (echo x >$f) 2>/dev/null && echo "wrote $f"; done
 rm a.txt 2>/dev/null && echo removed; mkdir d 2>/dev/null && echo made; mv a.txt b.txt 2>/dev/null && echo renamed; chmod 777 sub 2>/dev/null && echo changed
-ln -s a.txt l 2>/dev/null && echo linked; touch -t 200001010000 a.txt 2>/dev/null && echo touched
+ln -s a.txt l 2>/dev/null && echo linked; touch -t 200001010000 a.txt 2>/dev/null && echo touched; touch a.txt 2>/dev/null && echo touched now
+truncate -s 0 a.txt 2>/dev/null && echo cut; chmod +w a.txt 2>/dev/null && echo opened; cat a.txt
 echo tmp >/tmp/new && cat /tmp/new`},
 	"failed fill fails the start":           {"sh", "-c", "echo ran; exit 7"},
 	"failed drain fails the wait":           {"sh", "-c", "exit 7"},

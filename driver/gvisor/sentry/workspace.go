@@ -76,8 +76,8 @@ func (w *workspace) own(p *vfs.PathOperation) error {
 	})
 }
 
-// owner is who owns what fill writes: the program, unless it must not change it. A tmpfs of gVisor's lets an owner change modes and times also
-// where its mount is read-only.
+// owner is who owns what fill writes: the program, unless it must not change it. Where its mount is read-only, a tmpfs of gVisor's lets who may by
+// owner and mode nevertheless cut a file off, and change its mode, times and attributes.
 func (w *workspace) owner() uint32 {
 	if w.box.req.ReadOnly {
 		return 0
@@ -85,11 +85,12 @@ func (w *workspace) owner() uint32 {
 	return userID
 }
 
-// mode are the permissions of an entry. Where the program is not the owner, it has what the owner has.
+// mode are the permissions of an entry. Where the program is not the owner, it may read and execute what the owner may, and nobody writes.
 func (w *workspace) mode(h *tar.Header) linux.FileMode {
 	mode := linux.FileMode(h.Mode & 0o777)
 	if w.box.req.ReadOnly {
-		mode |= mode>>3&0o070 | mode>>6&0o007
+		mode = mode >> 6 & 0o5
+		mode |= mode<<3 | mode<<6
 	}
 	return mode
 }
