@@ -18,6 +18,9 @@ type Report struct {
 	Totals  map[Verdict]int `json:"totals"`
 	Classes []ClassReport   `json:"classes"`
 	Rows    []RowReport     `json:"rows"`
+
+	// LeftOut counts rows that show nothing about this driver, by what they need of one and it does not have; see Row.Applies.
+	LeftOut map[string]int `json:"left_out,omitempty"`
 }
 
 // ClassReport counts the rows of a class.

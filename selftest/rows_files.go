@@ -171,7 +171,7 @@ func unlisted() []Row {
 		Row{Name: "relative", Attack: do("from", "/proc", "read", "cgroups")},
 		Row{Name: "a descriptor that only names it", Attack: do("reopen", "/proc/cgroups")},
 		Row{Name: "to write to", Attack: do("open", "wronly", "/proc/sys/kernel/hostname"), Want: Want{Errno: "EACCES|EROFS"}},
-		Row{Name: "memory of the sandbox's own kernel", Attack: do("read", "/proc/sentry-meminfo")},
+		Row{Name: "memory of the sandbox's own kernel", Attack: do("read", "/proc/sentry-meminfo"), Needs: []string{NeedsSentry}},
 		Row{Name: "executed", Attack: do("exec", "/proc/cgroups"), Want: Want{Errno: "EACCES"}},
 		Row{Name: "a loader of programs", Attack: do("exec-elf", "/proc/cgroups"), Want: Want{Errno: "EACCES"}},
 		Row{Name: "an interpreter of scripts", Attack: do("exec-script", "/proc/cgroups"), Want: Want{Errno: "EACCES"}},
@@ -192,7 +192,7 @@ func ordinaryFiles() []Row {
 		Row{Name: "the own environment", Rule: rules.FileStartup, Attack: do("read", "/proc/self/environ"), Behind: denied},
 		Row{Name: "the names in /etc", Rule: rules.FileDirectory, Attack: do("list", "/etc")},
 		Row{Name: "a pipe, opened again", Rule: rules.FileAnonymous, Attack: do("anonymous", "pipe")},
-		Row{Name: "a memfd, opened again", Rule: rules.FileAnonymous, Attack: do("anonymous", "memfd")},
+		Row{Name: "a memfd, opened again", Rule: rules.FileAnonymous, Attack: do("anonymous", "memfd"), Needs: []string{NeedsMemfd}},
 		Row{Name: "limits that runtimes look for", Rule: rules.FileProbe, Attack: do("read", "/sys/fs/cgroup/memory.max"), Behind: thenRule(rules.FileSys, kernel("ENOENT", notThere))},
 		Row{Name: "caches that runtimes look for", Rule: rules.FileProbe, Attack: do("list", "/sys/devices/system/node"), Behind: behind(kernel("ENOENT", notThere))},
 	)

@@ -95,7 +95,7 @@ func otherProcesses() []Row {
 		Row{Name: "pidfd_getfd(2) of a child", Rule: "system.pidfd-getfd", Attack: do("with-child", "steal-fd", "{child}"), Behind: happens},
 		Row{Name: "a limit of process 1", Attack: do("limit", init), Want: Want{Errno: "EPERM|ESRCH"}},
 		Row{Name: "the order of objects in the kernel", Attack: do("in-child", "compare", "{parent}"), Want: Want{Errno: "ENOSYS|EPERM"}},
-		Row{Name: "tracing one's own child, which is ordinary", Attack: do("with-child", "trace", "attach", "{child}"), Want: Want{Effect: true}},
+		Row{Name: "tracing one's own child, which is ordinary", Attack: do("with-child", "trace", "attach", "{child}"), Want: Want{Effect: true}, Needs: []string{NeedsTracer}},
 	)
 }
 
@@ -125,7 +125,7 @@ func otherHands() []Row {
 		Row{Name: "a 32-bit system call", Attack: do("compat"), Want: Want{Outcome: "ok|failed"}},
 		Row{Name: "a system call of the x32 ABI", Attack: do("x32"), Want: Want{Errno: "ENOSYS"}},
 		Row{Name: "numbers that no call has", Attack: do("unknown"), Want: Want{Errno: "ENOSYS"}},
-		Row{Name: "a call that a tracer turns into another", Rule: rules.NetworkInet, Attack: do("trace-change"), Behind: happens},
+		Row{Name: "a call that a tracer turns into another", Rule: rules.NetworkInet, Attack: do("trace-change"), Behind: happens, Needs: []string{NeedsTracer}},
 		Row{Name: "a filter of one's own that allows everything", Attack: do("filter", "/etc/passwd")},
 		Row{Name: "after tens of thousands of refusals", Attack: do("flood-read", "/etc/passwd")},
 	)

@@ -18,7 +18,7 @@ func oneProcess() []Row {
 		Row{Name: "a program started as programs do", Attack: do("spawn", program)},
 		Row{Name: "execve(2)", Attack: do("exec", program)},
 		Row{Name: "execveat(2) of a descriptor", Attack: do("exec-fd", program)},
-		Row{Name: "a program without a name", Attack: do("exec-memfd")},
+		Row{Name: "a program without a name", Attack: do("exec-memfd"), Needs: []string{NeedsMemfd}},
 		Row{Name: "threads, which are ordinary", Attack: do("threads-free"), Want: Want{Effect: true}},
 	)
 	for i := range rows {
@@ -85,12 +85,12 @@ func memory() []Row {
 		Row{Name: "of a process", Attack: do("memory"), Want: oom},
 		Row{Name: "of a child", Attack: do("in-child", "memory"), Want: oom},
 		Row{Name: "of many children", Attack: do("memory-many"), Want: oom},
-		Row{Name: "of a memfd", Attack: do("memfd"), Want: oom},
+		Row{Name: "of a memfd", Attack: do("memfd"), Want: oom, Needs: []string{NeedsMemfd}},
 		Row{Name: "of a System V segment", Attack: do("shared"), Want: Want{Outcome: "oom|ok"}},
 		Row{Name: "of page tables", Attack: do("page-tables"), Limits: profile.Limits{MemoryBytes: 32 << 20}, Want: oom},
 		Row{Name: "of files in /tmp", Attack: do("fill", "/tmp", "64"), Limits: profile.Limits{MemoryBytes: 32 << 20}, Want: oom},
-		Row{Name: "reserved in a file", Rule: rules.ResourceFallocate, Attack: do("fallocate"), Behind: behind(Layer{Want: oom, Why: "the limit of memory"})},
-		Row{Name: "of an answer about memory", Rule: rules.ResourceMincore, Attack: do("mincore"), Behind: happens},
+		Row{Name: "reserved in a file", Rule: rules.ResourceFallocate, Attack: do("fallocate"), Behind: behind(Layer{Want: oom, Why: "the limit of memory"}), Needs: []string{NeedsSentry}},
+		Row{Name: "of an answer about memory", Rule: rules.ResourceMincore, Attack: do("mincore"), Behind: happens, Needs: []string{NeedsSentry}},
 	)
 	for i := range rows {
 		if rows[i].Limits.MemoryBytes == 0 {

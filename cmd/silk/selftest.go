@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -77,7 +78,12 @@ func (a *app) selftest(f selftestFlags) error {
 	if err != nil {
 		return errors.Join(err, h.close())
 	}
+	rows, leftOut := selftest.For(f.driver, rows)
+	if len(rows) == 0 {
+		return errors.Join(usagef("the %s driver has nothing of what these rows attack", f.driver), h.close())
+	}
 	report, err := a.attack(h, f, rows)
+	report.LeftOut = leftOut
 	if err = errors.Join(err, h.close()); err != nil {
 		return err
 	}
@@ -319,6 +325,11 @@ func (a *app) showSelftest(report selftest.Report) error {
 			continue
 		}
 		if err := a.print("%s: %s/%s: expected %s; %s", a.colour(a.out, "31", string(row.Verdict)), row.Class, row.Name, row.Expected, strings.Join(row.Problems, "; ")); err != nil {
+			return err
+		}
+	}
+	for _, need := range slices.Sorted(maps.Keys(report.LeftOut)) {
+		if err := a.print("%d rows need %s, which this driver does not have", report.LeftOut[need], need); err != nil {
 			return err
 		}
 	}

@@ -48,7 +48,6 @@ const (
 
 const (
 	auditX8664 = 0xc000003e // AUDIT_ARCH_X86_64, include/uapi/linux/audit.h
-	x32        = 0x40000000 // __X32_SYSCALL_BIT
 )
 
 // instruction is struct sock_filter.
@@ -74,7 +73,7 @@ func assemble(calls []call, foreign uint32) ([]instruction, error) {
 		{equal, 1, 0, auditX8664},
 		{give, 0, 0, foreign},
 		{load, 0, 0, offsetNumber},
-		{above, 0, 1, x32},
+		{above, 0, 1, callNumbers}, // those of x32 too
 		{give, 0, 0, foreign},
 	}
 	for _, c := range calls {

@@ -81,8 +81,9 @@ const minMemoryBytes = 6 << 20
 type host struct {
 	image      string // id
 	owner      string
-	gate       string // directory with launcher and socket
-	processors int
+	gate       string            // directory with launcher and socket
+	processors int               // that there are
+	cpuset     string            // those that it may use; "": all
 	files      int64             // descriptors that a process may have at most
 	over       map[string]string // what lies over a file of the image: where it is here
 }
@@ -116,6 +117,7 @@ func containerOf(spec driver.Spec, h host) (container, error) {
 			Memory:        memory,
 			MemorySwap:    memory, // together: no swap
 			NanoCPUs:      int64(math.Round(cpus * 1e9)),
+			CpusetCpus:    h.cpuset,
 			PidsLimit:     int64(spec.Processes) + 1, // process 1
 			CapDrop:       []string{"ALL"},
 			SecurityOpt:   []string{"no-new-privileges", "seccomp=" + string(profile)},
@@ -127,9 +129,6 @@ func containerOf(spec driver.Spec, h host) (container, error) {
 			LogConfig:     logConfig{"none"},
 			RestartPolicy: restartPolicy{"no"},
 		},
-	}
-	if spec.Deterministic {
-		c.HostConfig.CpusetCpus = "0"
 	}
 	if spec.ReadOnly {
 		c.HostConfig.IpcMode, c.HostConfig.ShmSize = "none", 0

@@ -50,11 +50,10 @@ func watchEvents(s *sandbox) *events {
 func (e *events) read(scope Scope, queue chan event) {
 	defer close(e.done)
 	defer close(queue)
-	trees := readable(e.sandbox.spec)
 	for one := range scope.Events() {
 		e.note(one)
-		if one.Result != "" && one.Kind != watch.OpenAt { // the supervisor counts what it refuses to open
-			if rule, ok := refusedBy(one, e.sandbox.spec.NoSpawn, trees); ok {
+		if one.Result != "" {
+			if rule, ok := refusedBy(one, e.sandbox.spec.NoSpawn); ok {
 				e.sandbox.refused.add(rule, callOf(one), one.Argument)
 			}
 		}

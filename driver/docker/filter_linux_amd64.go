@@ -1,7 +1,9 @@
 package docker
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -61,18 +63,38 @@ func filter(network driver.Network, noSpawn bool, s secrets) ([]instruction, err
 			}
 		}
 	}
-	err := add("prlimit64", clause{[]cond{{arg: 0, op: is32, value: 1}}, answer(unix.EPERM)}) // process 1 has no need of limits
-	if err == nil {
-		err = add("memfd_create", clause{answer: answer(unix.ENOSYS)}) // what is executed lies in the image or in the workspace
+	for _, name := range []string{"prlimit64", "kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_open"} { // nobody touches process 1
+		if err := add(name, clause{[]cond{{arg: 0, op: is32, value: 1}}, answer(unix.EPERM)}); err != nil {
+			return nil, err
+		}
 	}
-	if err == nil { // input for a terminal that is read by somebody else
-		err = add("ioctl", clause{[]cond{{arg: 1, op: is32, value: unix.TIOCSTI}}, answer(unix.EPERM)}, clause{[]cond{{arg: 1, op: is32, value: unix.TIOCLINUX}}, answer(unix.EPERM)})
-	}
+	// Input for a terminal that is read by somebody else.
+	err := add("ioctl", clause{[]cond{{arg: 1, op: is32, value: unix.TIOCSTI}}, answer(unix.EPERM)}, clause{[]cond{{arg: 1, op: is32, value: unix.TIOCLINUX}}, answer(unix.EPERM)})
 	if err != nil {
 		return nil, err
 	}
-	return assemble(calls, unix.SECCOMP_RET_KILL_PROCESS)
+	if !noSpawn { // what is executed is a file that is opened; the first one is the run's own command
+		own := clause{[]cond{{arg: 0, op: is, value: s.path}, {arg: 1, op: is, value: s.argv}, {arg: 2, op: is, value: s.envp}}, permitted}
+		if err := errors.Join(add("execve", own, clause{answer: ask}), add("execveat", clause{answer: ask})); err != nil {
+			return nil, err
+		}
+	}
+	known := map[string]bool{}
+	for name := range strings.FieldsSeq(ordinary) {
+		known[name] = true
+	}
+	for number := range callNumbers {
+		if name := bpf.CallName(number); !known[name] {
+			if _, ok := seen[name]; !ok || name == "" {
+				calls = append(calls, call{number, []clause{{answer: answer(unix.ENOSYS)}}})
+			}
+		}
+	}
+	return assemble(calls, answer(unix.ENOSYS))
 }
+
+// callNumbers is above every system call that there is: what has a higher number, or another convention, is not there.
+const callNumbers = 512
 
 // New namespaces, clone(2) and unshare(2).
 const (
@@ -133,7 +155,10 @@ func clauses(r rules.Rule, name string, network driver.Network, s secrets) []cla
 			{[]cond{{mode, masked, unix.S_IFBLK, unix.S_IFMT}}, all.answer},
 		}
 	case rules.SystemRealtime:
-		if name != "sched_setscheduler" { // the kernel looks at what the arguments point to, and at nice values
+		switch name {
+		case "setpriority": // below that of the beginning, which is 0
+			return []clause{{[]cond{arg(2, any32, 1<<31)}, all.answer}}
+		case "sched_setattr": // the kernel looks at what the argument points to
 			return nil
 		}
 		var list []clause

@@ -15,6 +15,7 @@ type object struct {
 	anonymous bool   // it has no path: a pipe, a socket
 	directory bool
 	absent    bool // nothing has that name
+	link      bool // a symbolic link, and it is not followed
 }
 
 // judged says by which rule an object may be opened, or why not. self is the process that asks, as the container numbers it. It is

@@ -32,9 +32,9 @@ type place struct {
 	access uint64
 }
 
-// places are all that a program may touch. Listing a directory is free: its names are no secret.
-func places(spec driver.Spec) []place {
-	list := []place{{"/proc", toRead | toWrite}} // whose files are the processes' own; what else is there is masked, or read-only, or forbidden
+// places are all that a program may touch. Listing a directory is free: its names are no secret. Of /proc there is nothing: what may be
+// opened there the supervisor opens for it.
+func places(spec driver.Spec) (list []place) {
 	for _, tree := range readable(spec) {
 		list = append(list, place{tree, toRead | toRun})
 	}
@@ -43,7 +43,7 @@ func places(spec driver.Spec) []place {
 		if rules.Covers("/dev", e.Name) {
 			access |= toWrite
 		}
-		if !e.Hidden {
+		if !e.Hidden && !rules.Covers("/proc", e.Name) {
 			list = append(list, place{e.Name, access})
 		}
 	}

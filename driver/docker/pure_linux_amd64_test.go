@@ -54,7 +54,7 @@ func spec() driver.Spec {
 }
 
 func TestContainer(t *testing.T) {
-	of := host{image: "sha256:1", owner: "1-2-3-0", gate: "/run/silk/docker/x", processors: 2, files: 1024, over: map[string]string{"/etc/b": "/g/file1", "/etc/a": "/g/file0"}}
+	of := host{image: "sha256:1", owner: "1-2-3-0", gate: "/run/silk/docker/x", processors: 2, cpuset: "1", files: 1024, over: map[string]string{"/etc/b": "/g/file1", "/etc/a": "/g/file0"}}
 	lab := spec()
 	skill := spec()
 	skill.ReadOnly, skill.ShmBytes, skill.MemoryBytes, skill.Deterministic, skill.CPUs = true, 0, 1<<20, true, 8
@@ -154,7 +154,13 @@ func TestFilter(t *testing.T) {
 		{"other arguments", "deny", true, "execve", []uint64{s.path, s.argv ^ 1<<33, s.envp}, answer(unix.EPERM)},
 		{"another environment", "deny", true, "execve", []uint64{s.path, s.argv, 0}, answer(unix.EPERM)},
 		{"an exec by descriptor", "deny", true, "execveat", nil, answer(unix.EPERM)},
-		{"exec", "deny", false, "execve", nil, permitted},
+		{"exec is asked about", "deny", false, "execve", nil, ask},
+		{"the run's own command", "deny", false, "execve", []uint64{s.path, s.argv, s.envp}, permitted},
+		{"ending process 1", "deny", false, "kill", []uint64{1, 9}, answer(unix.EPERM)},
+		{"ending another", "deny", false, "kill", []uint64{2, 9}, permitted},
+		{"a call that nobody needs", "deny", false, "uselib", nil, answer(unix.ENOSYS)},
+		{"a better nice value", "deny", false, "setpriority", []uint64{0, 0, 1<<64 - 5}, answer(unix.EPERM)},
+		{"a worse one", "deny", false, "setpriority", []uint64{0, 0, 5}, permitted},
 		{"unshare of what is no namespace", "deny", false, "unshare", []uint64{unix.CLONE_FILES}, permitted},
 		{"unshare", "deny", false, "unshare", []uint64{unix.CLONE_NEWTIME}, forbidden},
 		{"joining a namespace", "deny", true, "setns", nil, forbidden},
@@ -201,11 +207,11 @@ func TestEveryRuleIsHeld(t *testing.T) {
 	}
 	run := answers(t, program)
 	// What no argument here makes the filter answer: the kernel refuses it, or has no need to.
-	kernels := []string{"adjtimex", "clock_adjtime", "sched_setattr", "setpriority", "fallocate", "mincore"}
+	kernels := []string{"adjtimex", "clock_adjtime", "sched_setattr", "fallocate", "mincore"}
 	for _, r := range rules.All() {
 		for _, name := range r.Calls {
 			held := run(name) != permitted
-			for _, args := range [][]uint64{{unix.CLONE_NEWUSER}, {unix.AF_PACKET}, {5, 1, 1, 1, 1}, {0, unix.SCHED_FIFO}, {0, unix.S_IFCHR, unix.S_IFCHR}} {
+			for _, args := range [][]uint64{{unix.CLONE_NEWUSER}, {unix.AF_PACKET}, {5, 1, 1, 1, 1}, {0, unix.SCHED_FIFO}, {0, unix.S_IFCHR, unix.S_IFCHR}, {0, 0, 1<<32 - 5}} {
 				held = held || run(name, args...) != permitted
 			}
 			isKernels := false

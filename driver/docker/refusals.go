@@ -57,15 +57,9 @@ func callOf(e watch.Event) string {
 }
 
 // refusedBy says which rule has refused the call of an event with the errno that the event has. What the supervisor refuses it counts
-// itself: the opening of files.
-func refusedBy(e watch.Event, noSpawn bool, trees []string) (rule string, ok bool) {
+// itself: the opening and executing of files.
+func refusedBy(e watch.Event, noSpawn bool) (rule string, ok bool) {
 	call := callOf(e)
-	if e.Kind == watch.Execve && e.Result == "EACCES" { // the wall around files
-		if plain(e.Argument) && !coversAny(append([]string{"/workspace", "/tmp", "/dev/shm"}, trees...), e.Argument) {
-			return rules.FileUnlisted, true
-		}
-		return "", false
-	}
 	for _, r := range rules.All() {
 		if r.Errno == e.Result && slices.Contains(r.Calls, call) && (r.Name != rules.ProcessSpawn || noSpawn) {
 			return r.Name, true

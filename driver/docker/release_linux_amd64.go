@@ -156,6 +156,9 @@ func (r release) Write(b []byte) (int, error) {
 // is the run's own: pipes and sockets, nothing, or the replica of its terminal.
 func streamsOf(spec driver.Spec, null *os.File) ([]*os.File, error) {
 	if spec.Terminal != nil {
+		if err := spec.Terminal.Chown(user, user); err != nil {
+			return nil, fmt.Errorf("give the terminal to the program: %w", err)
+		}
 		return []*os.File{spec.Terminal, spec.Terminal, spec.Terminal}, nil
 	}
 	list := []*os.File{spec.Stdin, spec.Stdout, spec.Stderr}
@@ -170,6 +173,9 @@ func streamsOf(spec driver.Spec, null *os.File) ([]*os.File, error) {
 		}
 		if mode != unix.S_IFIFO && mode != unix.S_IFSOCK {
 			return nil, errors.New("start sandbox: " + what + " is neither a pipe nor a socket")
+		}
+		if err := list[i].Chown(user, user); err != nil { // who opens /dev/stdin opens it by its owner and mode
+			return nil, fmt.Errorf("give %s to the program: %w", what, err)
 		}
 	}
 	return list, nil

@@ -28,7 +28,22 @@ func (r root) close() { _ = unix.Close(r.fd) }
 
 // at opens a path of the container, whose links lead to what they lead to there.
 func (r root) at(name string, flags uint64) (int, error) {
-	return unix.Openat2(r.fd, name, &unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
+	return r.open(name, &unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
+}
+
+// named opens a path without links on its way and in its end.
+func (r root) named(name string, flags uint64) (int, error) {
+	return r.open(name, &unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS})
+}
+
+// open is openat2(2), which gives up when something is renamed or mounted anywhere meanwhile.
+func (r root) open(name string, how *unix.OpenHow) (fd int, err error) {
+	for range 1000 {
+		if fd, err = unix.Openat2(r.fd, name, how); !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
+			return fd, err
+		}
+	}
+	return fd, err
 }
 
 // caller is a thread that makes a call.
@@ -71,16 +86,16 @@ func (r root) resolve(c caller, dir, name string, follow bool) (object, error) {
 	// Without a link on the way there is nothing to do, and the kernel says so.
 	if !strings.Contains(name, "..") {
 		clean := path.Clean(name)
-		if fd, err := unix.Openat2(r.fd, clean, &unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS}); err == nil {
+		if fd, err := r.named(clean, unix.O_PATH|unix.O_NOFOLLOW); err == nil {
 			mode, err := modeOf(fd)
 			_ = unix.Close(fd)
 			if err == nil && (mode != unix.S_IFLNK || !follow) {
-				return object{path: clean, directory: mode == unix.S_IFDIR}, nil
+				return object{path: clean, directory: mode == unix.S_IFDIR, link: mode == unix.S_IFLNK}, nil
 			}
 		}
 	}
 	at, rest := "/", strings.Split(name, "/")
-	isDir, absent := true, false
+	isDir, absent, isLink := true, false, false
 	for links := 0; len(rest) > 0; {
 		part := rest[0]
 		rest = rest[1:]
@@ -88,7 +103,7 @@ func (r root) resolve(c caller, dir, name string, follow bool) (object, error) {
 		case "", ".":
 			continue
 		case "..":
-			at, isDir, absent = path.Dir(at), true, false
+			at, isDir, absent, isLink = path.Dir(at), true, false, false
 			continue
 		}
 		next := path.Join(at, part)
@@ -97,15 +112,15 @@ func (r root) resolve(c caller, dir, name string, follow bool) (object, error) {
 			at = "/"
 			continue
 		}
-		fd, err := unix.Openat2(r.fd, next, &unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS})
+		fd, err := r.named(next, unix.O_PATH|unix.O_NOFOLLOW)
 		if err != nil { // not there: what is left are names
-			at, isDir, absent = next, false, true
+			at, isDir, absent, isLink = next, false, true, false
 			continue
 		}
 		mode, err := modeOf(fd)
 		if err != nil || mode != unix.S_IFLNK || len(rest) == 0 && !follow {
 			_ = unix.Close(fd)
-			at, isDir, absent = next, mode == unix.S_IFDIR, false
+			at, isDir, absent, isLink = next, mode == unix.S_IFDIR, false, mode == unix.S_IFLNK
 			continue
 		}
 		target, err := readlink(fd)
@@ -121,14 +136,15 @@ func (r root) resolve(c caller, dir, name string, follow bool) (object, error) {
 				return object{anonymous: true}, nil
 			}
 			target = strings.TrimSuffix(target, " (deleted)")
+			follow = follow && len(rest) > 0 // it leads to the file itself, which may be a link
 		}
 		if path.IsAbs(target) {
 			at = "/"
 		}
 		rest = append(strings.Split(target, "/"), rest...)
-		isDir, absent = true, false
+		isDir, absent, isLink = true, false, false
 	}
-	return object{path: at, directory: isDir, absent: absent}, nil
+	return object{path: at, directory: isDir, absent: absent, link: isLink}, nil
 }
 
 // own is what the links of /proc mean that are different for everybody who follows them.

@@ -55,7 +55,7 @@ func TestResolve(t *testing.T) {
 		{name: "back and forth", at: dir + "/sub", path: "../file", want: object{path: dir + "/file"}},
 		{name: "above the root", path: "/../../etc/passwd", want: object{path: "/etc/passwd"}},
 		{name: "an absolute link", path: dir + "/absolute", want: object{path: "/etc/passwd"}},
-		{name: "the link itself", path: dir + "/absolute", nofollow: true, want: object{path: dir + "/absolute"}},
+		{name: "the link itself", path: dir + "/absolute", nofollow: true, want: object{path: dir + "/absolute", link: true}},
 		{name: "a relative link", path: dir + "/directory/relative", want: object{path: dir + "/file"}},
 		{name: "back over a link is where it leads to", path: dir + "/directory/deep/../../file", want: object{path: dir + "/file"}},
 		{name: "through a link of /proc", path: dir + "/magic/passwd", want: object{path: "/etc/passwd"}},

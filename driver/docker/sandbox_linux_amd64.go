@@ -63,8 +63,8 @@ func (s *sandbox) run() {
 	}
 }
 
-// pollInterval is the time between looks at what no event tells of: kills for want of memory.
-const pollInterval = 50 * time.Millisecond
+// pollInterval is the time between looks at what no event tells of: memory.
+const pollInterval = 20 * time.Millisecond
 
 // guard ends the sandbox when memory has run out, of which the kernel may end but one process, and when nobody watches any more.
 func (s *sandbox) guard() {
@@ -79,13 +79,35 @@ func (s *sandbox) guard() {
 			s.end()
 			return
 		case <-ticker.C:
-			if n, err := s.groups.OOMKills(); err == nil && n > 0 {
-				s.oom.Store(true)
+			if s.outOfMemory() {
 				s.end()
 				return
 			}
 		}
 	}
+}
+
+// outOfMemory says whether memory has run out. The group's own limit is memory and workspace together, since the pages of both are counted
+// in it; what is beyond the workspace's is looked at here.
+func (s *sandbox) outOfMemory() bool {
+	if n, err := s.groups.OOMKills(); err == nil && n > 0 {
+		s.oom.Store(true)
+	}
+	if used, err := s.groups.OwnMemoryBytes(); err == nil && !s.spec.ReadOnly && used-s.workspaceBytes() > max(s.spec.MemoryBytes, minMemoryBytes) {
+		s.oom.Store(true)
+	}
+	return s.oom.Load()
+}
+
+// workspaceBytes is what is in the workspace.
+func (s *sandbox) workspaceBytes() int64 {
+	for _, p := range s.places {
+		var st unix.Statfs_t
+		if p.dir == "/workspace" && unix.Fstatfs(p.fd, &st) == nil {
+			return int64(st.Blocks-st.Bfree) * st.Bsize
+		}
+	}
+	return 0
 }
 
 // end ends every process of the program. What cannot be ended that way goes with the container.
@@ -179,9 +201,7 @@ func (s *sandbox) usage(exit *driver.Exit) {
 	exit.Usage.CPU, _ = s.groups.CPUTime() // a container that has gone has none
 	exit.Usage.PeakMemoryBytes, _ = s.groups.PeakMemoryBytes()
 	exit.Flags.PidsLimitHit, _ = s.groups.ForksRefused()
-	if n, err := s.groups.OOMKills(); err == nil && n > 0 {
-		s.oom.Store(true)
-	}
+	s.outOfMemory()
 }
 
 // empty ends what might be left of the program, which is nothing.

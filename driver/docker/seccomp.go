@@ -57,7 +57,7 @@ func seccompProfile(network driver.Network) profile {
 			}
 		}
 	}
-	refused["memfd_create"] = enosys
+	refused["memfd_create"] = enosys // what is executed lies in the image or in the workspace
 	var free []string
 	for name := range strings.FieldsSeq(ordinary) {
 		if _, no := refused[name]; !no {
@@ -66,7 +66,7 @@ func seccompProfile(network driver.Network) profile {
 	}
 	slices.Sort(free)
 	p := profile{
-		DefaultAction: "SCMP_ACT_ERRNO", DefaultErrnoRet: enosys, Architectures: []string{"SCMP_ARCH_X86_64"},
+		DefaultAction: "SCMP_ACT_ERRNO", DefaultErrnoRet: enosys, Architectures: []string{"SCMP_ARCH_X86_64", "SCMP_ARCH_X86", "SCMP_ARCH_X32"}, // the filter refuses the last two
 		Syscalls: []syscallGroup{{Names: free, Action: "SCMP_ACT_ALLOW"}},
 	}
 	for _, errno := range []uint{eperm, enosys} {

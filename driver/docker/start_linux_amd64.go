@@ -5,8 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"math/rand/v2"
 	"os"
 	"runtime"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -74,6 +78,29 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ driver.Sandbox,
 	return s, nil
 }
 
+// processors are as many as the program may see, those of this process if that is all of them, else some at random, so that sandboxes spread.
+func processors(spec driver.Spec) (string, error) {
+	n := int(math.Ceil(spec.CPUs))
+	if spec.Deterministic {
+		n = 1
+	}
+	var allowed unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+		return "", fmt.Errorf("read processors: %w", err)
+	}
+	if n >= allowed.Count() {
+		return "", nil
+	}
+	var all []string
+	for cpu := range 1024 { // CPU_SETSIZE, sched_setaffinity(2)
+		if allowed.IsSet(cpu) {
+			all = append(all, strconv.Itoa(cpu))
+		}
+	}
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return strings.Join(all[:n], ","), nil
+}
+
 func (s *sandbox) trace(step string) {
 	if s.spec.Trace != nil {
 		s.spec.Trace(step, time.Now())
@@ -106,8 +133,12 @@ func (s *sandbox) make(ctx context.Context) error {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &descriptors); err != nil {
 		return fmt.Errorf("read resource limits: %w", err)
 	}
+	processors, err := processors(s.spec)
+	if err != nil {
+		return err
+	}
 	c, err := containerOf(s.spec, host{
-		image: id, owner: d.owner, gate: g.dir, processors: runtime.NumCPU(), files: int64(min(descriptors.Max, files)), over: g.files,
+		image: id, owner: d.owner, gate: g.dir, processors: runtime.NumCPU(), cpuset: processors, files: int64(min(descriptors.Max, files)), over: g.files,
 	})
 	if err != nil {
 		return err

@@ -30,6 +30,7 @@ import (
 type supervisor struct {
 	listener int
 	root     root
+	opener   *opener
 	trees    []string
 	quick    []string
 	network  driver.Network
@@ -74,7 +75,7 @@ const (
 // supervise begins to answer. listener and root are the supervisor's from then on.
 func supervise(listener int, r root, spec driver.Spec, refused *refusals) *supervisor {
 	s := &supervisor{listener: listener, root: r, trees: readable(spec), network: spec.Network, refused: refused, done: make(chan struct{})}
-	s.quick = quick(spec.Trees)
+	s.quick, s.opener = quick(spec.Trees), startOpener()
 	go s.run()
 	return s
 }
@@ -110,7 +111,10 @@ func (s *supervisor) run() {
 			return
 		}
 		r := reply{id: n.id}
-		r.errno, r.flags = s.answer(&n)
+		var given bool
+		if r.errno, r.flags, given = s.answer(&n); given {
+			continue
+		}
 		if errno := control(s.listener, notifySend, unsafe.Pointer(&r)); errno != 0 && errno != unix.ENOENT && errno != unix.EINTR {
 			s.mu.Lock()
 			s.failed = fmt.Errorf("answer for a system call: %w", errno)
@@ -145,6 +149,7 @@ func (s *supervisor) close() error {
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
+	s.opener.close()
 	err := unix.Close(s.listener)
 	s.root.close()
 	s.mu.Lock()
@@ -152,20 +157,32 @@ func (s *supervisor) close() error {
 	return errors.Join(s.failed, err)
 }
 
-// answer is what the caller gets: an errno, or that the call goes on.
-func (s *supervisor) answer(n *notification) (errno int32, flags uint32) {
+// answer is what the caller gets: an errno, or that the call goes on. given says that it has a descriptor already.
+func (s *supervisor) answer(n *notification) (errno int32, flags uint32, given bool) {
 	who, err := callerOf(int(n.thread))
 	if err != nil { // gone
-		return -int32(unix.EPERM), 0
+		return -int32(unix.EPERM), 0, false
 	}
+	var inject string
+	var how uint64
 	var rule rules.Rule
 	var argument string
 	call := bpf.CallName(int(n.number))
 	switch n.number {
-	case unix.SYS_OPEN, unix.SYS_CREAT:
-		rule, argument, err = s.opened(who, unix.AT_FDCWD, n.args[0], n.args[1], n.number == unix.SYS_CREAT)
-	case unix.SYS_OPENAT:
-		rule, argument, err = s.opened(who, int32(n.args[0]), n.args[1], n.args[2], false)
+	case unix.SYS_OPEN, unix.SYS_CREAT, unix.SYS_OPENAT:
+		at, name := int32(unix.AT_FDCWD), n.args[0]
+		how = n.args[1]
+		switch n.number {
+		case unix.SYS_CREAT:
+			how = unix.O_CREAT | unix.O_WRONLY | unix.O_TRUNC
+		case unix.SYS_OPENAT:
+			at, name, how = int32(n.args[0]), n.args[1], n.args[2]
+		}
+		rule, argument, inject, err = s.opened(who, at, name, how)
+	case unix.SYS_EXECVE:
+		rule, argument, err = s.executed(who, unix.AT_FDCWD, n.args[0], 0)
+	case unix.SYS_EXECVEAT:
+		rule, argument, err = s.executed(who, int32(n.args[0]), n.args[1], n.args[4])
 	case unix.SYS_CONNECT:
 		rule, argument, err = s.addressed(who, n.args[1], uint64(uint32(n.args[2])))
 	case unix.SYS_SENDTO:
@@ -182,10 +199,10 @@ func (s *supervisor) answer(n *notification) (errno int32, flags uint32) {
 			argument = fmt.Sprintf("process %d", int32(n.args[0]))
 		}
 	default: // the filter asks about nothing else
-		return -int32(unix.EPERM), 0
+		return -int32(unix.EPERM), 0, false
 	}
 	if err != nil { // its memory or its descriptors are not what they should be: the kernel will say so
-		return 0, notifyGoOn
+		return 0, notifyGoOn, false
 	}
 	switch rule.Action {
 	case rules.Kill:
@@ -194,45 +211,56 @@ func (s *supervisor) answer(n *notification) (errno int32, flags uint32) {
 			s.violation = &driver.Violation{Rule: rule.Name, Syscall: call, Argument: watch.Printable(argument)}
 		}
 		s.mu.Unlock()
-		return -int32(bpf.Forbidden), 0
+		return -int32(bpf.Forbidden), 0, false
 	case rules.Deny, rules.Absent:
 		s.refused.add(rule.Name, call, watch.Printable(argument))
-		return -int32(errnos[rule.Errno]), 0
+		return -int32(errnos[rule.Errno]), 0, false
 	}
-	return 0, notifyGoOn
+	if inject != "" {
+		errno := s.give(n.id, inject, how)
+		return -int32(errno), 0, errno == 0
+	}
+	return 0, notifyGoOn, false
 }
 
-// opened is about a file.
-func (s *supervisor) opened(who caller, at int32, name, flags uint64, creat bool) (rules.Rule, string, error) {
+// opened is about a file. inject is one that is opened for the caller.
+func (s *supervisor) opened(who caller, at int32, name, flags uint64) (rule rules.Rule, argument, inject string, err error) {
 	text, err := who.text(name)
 	if err != nil || text == "" {
-		return rules.Rule{}, "", errors.Join(err, unix.ENOENT)
+		return rule, "", "", errors.Join(err, unix.ENOENT)
 	}
 	if plain(text) && coversAny(s.quick, text) {
-		return rules.Rule{}, "", nil
+		return rule, "", "", nil
 	}
-	dir := ""
-	if text[0] != '/' {
-		if dir, err = who.directory(at); err != nil {
-			return rules.Rule{}, "", err
-		}
-		if !strings.HasPrefix(dir, "/") { // a descriptor of something that is no directory
-			return rules.Rule{}, "", unix.ENOTDIR
-		}
+	dir, err := who.begin(at, text)
+	if err != nil {
+		return rule, "", "", err
 	}
-	follow := creat || flags&unix.O_NOFOLLOW == 0
-	if flags&(unix.O_CREAT|unix.O_EXCL) == unix.O_CREAT|unix.O_EXCL {
-		follow = false
-	}
+	follow := flags&unix.O_NOFOLLOW == 0 && flags&(unix.O_CREAT|unix.O_EXCL) != unix.O_CREAT|unix.O_EXCL
 	o, err := s.root.resolve(who, dir, text, follow)
 	if err != nil {
-		return rules.Rule{}, "", err
+		return rule, "", "", err
 	}
-	rule := judged(o, who.self, s.trees)
+	rule = judged(o, who.self, s.trees)
 	if o.absent && rule.Name == rules.FileUnlisted { // the kernel says so
-		return rules.Rule{}, "", nil
+		return rules.Rule{}, "", "", nil
 	}
-	return rule, o.path, nil
+	if rules.Covers("/proc", o.path) && !o.directory && !o.absent && !o.link && flags&unix.O_PATH == 0 {
+		inject = o.path
+	}
+	return rule, o.path, inject, nil
+}
+
+// begin is the directory that a path begins at.
+func (c caller) begin(at int32, text string) (string, error) {
+	if text[0] == '/' {
+		return "", nil
+	}
+	dir, err := c.directory(at)
+	if err == nil && !strings.HasPrefix(dir, "/") { // a descriptor of something that is no directory
+		err = unix.ENOTDIR
+	}
+	return dir, err
 }
 
 // addressed is about a struct sockaddr.

@@ -72,6 +72,23 @@ func (o *Others) PeakMemoryBytes() (int64, error) {
 	return o.field("memory", "memory.max_usage_in_bytes", "")
 }
 
+// OwnMemoryBytes is memory that cannot be given back without the processes: their own pages, and files in memory.
+func (o *Others) OwnMemoryBytes() (int64, error) {
+	keys := []string{"total_rss ", "total_shmem "}
+	if o.version == 2 {
+		keys = []string{"anon ", "shmem "}
+	}
+	var sum int64
+	for _, key := range keys {
+		n, err := o.field("memory", "memory.stat", key)
+		if err != nil {
+			return 0, err
+		}
+		sum += n
+	}
+	return sum, nil
+}
+
 // CPUTime is what its processes have used, the ended ones included.
 func (o *Others) CPUTime() (time.Duration, error) {
 	if o.version == 2 {

@@ -58,6 +58,9 @@ func TestOf(t *testing.T) {
 	if _, err := o.PeakMemoryBytes(); err != nil {
 		t.Error(err)
 	}
+	if n, err := o.OwnMemoryBytes(); n < 0 || err != nil { // what it had before stays with the group that it came from
+		t.Errorf("OwnMemoryBytes() = %d, %v", n, err)
+	}
 	if _, err := o.CPUTime(); err != nil {
 		t.Error(err)
 	}
