@@ -7,6 +7,8 @@
 // it had reached the forbidden call. tests/escape runs the same rows with their rules switched off, which no product
 // build can do, and so shows that each row would notice.
 //
+// A [SkillTest] is a test of what a skill must not be able to do, `silk skill selftest`: a program that runs with and without a restriction.
+//
 // Rows are data, a file for each class or two. To add an attack, add a row; see docs/selftest.md. The package starts
 // nothing itself and knows no driver.
 package selftest

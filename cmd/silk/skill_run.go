@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -130,11 +131,17 @@ func (a *app) skillRequest(h *host, f *skillRun, name string, argv []string) (po
 		return req, err
 	}
 	defer db.Close()
-	s, err := skill.Load(a.ctx, db, name)
+	return loadSkill(a.ctx, db, req, name, or(f.apiURL, h.config.skills.apiURL))
+}
+
+// loadSkill makes req the run of a skill, which is checked once more. What is wrong with it is a refusal.
+func loadSkill(ctx context.Context, db *store.DB, req policy.Request, name, apiURL string) (policy.Request, error) {
+	req.Skill = &policy.Skill{Name: name}
+	s, err := skill.Load(ctx, db, name)
 	if err != nil {
 		return req, refusedSkill(name, err)
 	}
-	req.Skill = skillOf(s, or(f.apiURL, h.config.skills.apiURL))
+	req.Skill = skillOf(s, apiURL)
 	for i, file := range s.Files {
 		if i == 0 {
 			req.Code = &policy.Code{Name: file.Path, Bytes: file.Bytes, SHA256: s.Manifest.Files[i].SHA256}
@@ -189,11 +196,16 @@ type skillAnswer struct {
 // skillTimeout is the published exit code of a timeout.
 const skillTimeout = 137
 
-func newSkillAnswer(o run.Outcome, s *policy.Skill, jsonOutput bool) skillAnswer {
-	a := skillAnswer{Success: o.Kind == run.OK, ExitCode: o.ExitStatus(), DurationMs: o.WallMs, SkillName: s.Name, ManifestHash: s.Manifest}
+// skillExit is the published exit code.
+func skillExit(o run.Outcome) int {
 	if o.Kind == run.Timeout {
-		a.ExitCode = skillTimeout
+		return skillTimeout
 	}
+	return o.ExitStatus()
+}
+
+func newSkillAnswer(o run.Outcome, s *policy.Skill, jsonOutput bool) skillAnswer {
+	a := skillAnswer{Success: o.Kind == run.OK, ExitCode: skillExit(o), DurationMs: o.WallMs, SkillName: s.Name, ManifestHash: s.Manifest}
 	a.Stdout, o.Stdout = keptText(o.Stdout)
 	a.Stderr, o.Stderr = keptText(o.Stderr)
 	a.Outcome = o

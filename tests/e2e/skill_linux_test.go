@@ -174,3 +174,37 @@ func TestSkillService(t *testing.T) {
 		t.Errorf("without a service: %+v", a)
 	}
 }
+
+// TestSkillSelftest: what people run to see that skills are kept.
+func TestSkillSelftest(t *testing.T) {
+	s := newSilk(t, "lab:python")
+	out, stderr := verb(t, s, 0, "skill", "selftest", "--json")
+	var report struct {
+		Drivers []string
+		Tests   []struct {
+			Name      string
+			Published bool
+			On        map[string]struct {
+				Verdict  string
+				Problems []string
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &report); err != nil {
+		t.Fatalf("%v; stderr: %s", err, stderr)
+	}
+	published := 0
+	for _, test := range report.Tests {
+		if test.Published {
+			published++
+		}
+		for _, driver := range report.Drivers {
+			if on := test.On[driver]; on.Verdict != "holds" {
+				t.Errorf("%s on %s: %+v", test.Name, driver, on)
+			}
+		}
+	}
+	if published != 5 || len(report.Tests) < 15 || len(report.Drivers) != 1 {
+		t.Errorf("%d of %d tests are published ones, on %q", published, len(report.Tests), report.Drivers)
+	}
+}
