@@ -382,6 +382,7 @@ func wantArgs(args ...string) func(*testing.T, Plan) {
 
 func TestApprovalIsForOnePlan(t *testing.T) {
 	req := plainRequest()
+	req.Code = &Code{Name: "x.py", Bytes: []byte("0"), SHA256: "0"}
 	req.Limits.MemoryBytes = 2 << 30
 	plan, err := Decide(req, small, Grants{})
 	if d := new(Denial); !errors.As(err, &d) || d.Rule != RuleApproval || !strings.Contains(d.Fix, plan.Hash()) {
@@ -399,6 +400,9 @@ func TestApprovalIsForOnePlan(t *testing.T) {
 		"code":        func(r *Request) { r.Code = &Code{Name: "x.py", Bytes: []byte("1"), SHA256: "1"} },
 		"directory":   func(r *Request) { r.Dir = "/x" },
 		"stdin":       func(r *Request) { r.HasStdin = true },
+		"hash":        func(r *Request) { r.Approve = r.Approve[:63] },
+		"start of it": func(r *Request) { r.Approve = r.Approve[:8] },
+		"case":        func(r *Request) { r.Approve = strings.ToUpper(r.Approve) },
 	}
 	for name, change := range changes {
 		other := req

@@ -20,6 +20,8 @@ func TestEnforced(t *testing.T) {
 	}{
 		{"deny ends at the socket", Plan{Network: "deny"}, "network.*: creating an INET,", "loopback"},
 		{"loopback ends at the address", Plan{Network: "loopback"}, "an address that is not loopback", "an INET,"},
+		{"a refusal goes on", Plan{Network: "allowlist", Egress: &Egress{OnRefused: "deny"}}, ": looking up, connecting or sending to what the network does not allow; UDP", "egress.*"},
+		{"a refusal ends", Plan{Network: "allowlist", Egress: &Egress{OnRefused: "kill"}}, "egress.*: looking up, connecting or sending", "UDP"},
 		{"spawning is free", Plan{Network: "deny"}, "privilege.*: mount", "second exec"},
 		{"spawning is not", Plan{Network: "deny", NoSpawn: true}, "a second exec", "loopback"},
 	}

@@ -179,15 +179,26 @@ func TestRefusedKills(t *testing.T) {
 	for name, test := range map[string]struct {
 		early bool
 		args  []string
-	}{"while it runs": {true, []string{"fake", "sleep:1h"}}, "too late to be killed": {false, []string{"fake"}}} {
+		limit time.Duration
+	}{
+		"while it runs":             {true, []string{"fake", "write:a=1", "sleep:1h"}, 20 * time.Second},
+		"too late to be killed":     {false, []string{"fake"}, 20 * time.Second},
+		"when its time is over too": {false, []string{"fake", "sleep:1h"}, time.Second},
+	} {
 		t.Run(name, func(t *testing.T) {
-			g := &gateway{t: t, decisions: []egress.Decision{reached, refusal}, early: test.early}
+			second := egress.Decision{Kind: "tcp", Host: "second.example", Port: 1, Rule: egress.RefusedPort, Count: 1, At: time.UnixMilli(3000)}
+			g := &gateway{t: t, decisions: []egress.Decision{reached, refusal, second}, early: test.early}
 			s := newStand(t, func(c *Config) { c.Decide, c.Egress = profiled(profile.RefusedKills, policy.Grants{}), g })
-			out, err := s.engine.Run(t.Context(), policy.Request{Client: policy.ClientAPI, Args: test.args}, IO{})
+			out, err := s.engine.Run(t.Context(), policy.Request{Client: policy.ClientAPI, Args: test.args, Limits: profile.Limits{Timeout: test.limit}}, IO{})
 			if err != nil || out.Kind != Violated || out.Rule != "egress.name" || out.Syscall != "sendto" || out.Argument != "pip.example" || out.ExitCode != nil || out.ExitStatus() != 159 {
 				t.Errorf("%+v, %v", out, err)
 			}
-			s.checkRecorded(out, "started network_decision network_decision security_violation error")
+			if out.WallMs > 10_000 || test.early && len(out.Artifacts) > 0 { // as every violation: at once, and what it made goes with it
+				t.Errorf("it was ended after %d ms, with %v", out.WallMs, out.Artifacts)
+			}
+			if entry := s.checkRecorded(out, "started network_decision network_decision network_decision security_violation error"); entry.Record.Policy.OnRefused != profile.RefusedKills {
+				t.Errorf("recorded policy: %+v", entry.Record.Policy)
+			}
 		})
 	}
 }

@@ -133,7 +133,7 @@ func (l *localNotes) run(ctx context.Context, b *note.Block, from run.Note) (_ *
 	}()
 	req := noteRequest(b)
 	if l.ask {
-		l.askApproval(l.host, &req)
+		l.askApproval(l.host, &req, from.Path+", "+from.Block+": ")
 	}
 	if end.outcome, err = l.engine.Run(ctx, req, run.IO{Artifacts: dir, Note: from}); err != nil && end.outcome.Run == "" {
 		return nil, err

@@ -91,7 +91,7 @@ func (a *app) run(f *runFlags, cmd *cobra.Command, args []string) error {
 	}
 	var s *streams
 	if err == nil {
-		a.askApproval(h, &req)
+		a.askApproval(h, &req, "")
 		s, err = a.streams(f, &req)
 	}
 	var outcome run.Outcome
