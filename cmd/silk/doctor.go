@@ -23,14 +23,29 @@ import (
 )
 
 func (a *app) doctorCommand() *cobra.Command {
+	var docker, writes bool
+	var file string
 	c := &cobra.Command{
 		Use: "doctor", Short: "Say what this host can keep, and start one sandbox to prove it", Args: needArgs(0, 0, "no arguments"),
 		Long: `Look at what sandboxes need of this host, and start one with an image that is there to prove it. Each line is yes, no (a
 promise is kept in another way, or something optional is missing), unknown, or fatal (nothing can run). Exit status 1 if
-something is fatal.`,
-		Example: "  silk doctor\n  silk doctor --json",
-		RunE:    func(*cobra.Command, []string) error { return a.doctor() },
+something is fatal.
+
+With --docker it asks the Docker Engine of this machine instead whether it knows silk as a runtime, and has it run a container.`,
+		Example: "  silk doctor\n  silk doctor --json\n  silk doctor --docker --write",
+		RunE: func(*cobra.Command, []string) error {
+			switch {
+			case docker:
+				return a.doctorDocker(file, writes)
+			case writes:
+				return usagef("--write is for --docker")
+			}
+			return a.doctor()
+		},
 	}
+	c.Flags().BoolVar(&docker, "docker", false, "say whether Docker can use silk as its runtime (docker run --runtime silk), and prove it")
+	c.Flags().BoolVar(&writes, "write", false, "with --docker: put silk into the engine's configuration")
+	c.Flags().StringVar(&file, "daemon-json", daemonFile, "`FILE` of that configuration")
 	return a.jsonFlag(c)
 }
 
@@ -38,6 +53,17 @@ func (a *app) doctor() error {
 	done := a.busy("looking at this host")
 	facts := a.facts()
 	done()
+	if err := a.printFacts(facts); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(facts, func(f fact) bool { return f.State == factFatal }) {
+		return findingf("nothing can run on this host until what is fatal above is repaired")
+	}
+	return nil
+}
+
+// printFacts prints what was found out.
+func (a *app) printFacts(facts []fact) error {
 	if a.json {
 		if err := a.printJSON(facts); err != nil {
 			return err
@@ -51,9 +77,6 @@ func (a *app) doctor() error {
 		if err := a.table(rows); err != nil {
 			return err
 		}
-	}
-	if slices.ContainsFunc(facts, func(f fact) bool { return f.State == factFatal }) {
-		return findingf("nothing can run on this host until what is fatal above is repaired")
 	}
 	return nil
 }

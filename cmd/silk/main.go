@@ -33,7 +33,7 @@ func words(args []string) []string {
 	case runtimeName:
 		return append([]string{"runtime"}, args[1:]...)
 	case monitorName:
-		return append([]string{"runtime", "monitor"}, args[1:]...)
+		return append([]string{"runtime"}, args[1:]...)
 	}
 	return args[1:]
 }

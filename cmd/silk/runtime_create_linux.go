@@ -155,7 +155,7 @@ func (a *app) startMonitor(f *runtimeFlags, o createFlags, c *container.Containe
 		return nil, fmt.Errorf("make pipe: %w", err)
 	}
 	defer r.Close()
-	args := []string{monitorName, "--root", filepath.Dir(c.Path()), "--bundle", bundle, "--engine", strconv.Itoa(engine)}
+	args := []string{monitorName, "monitor", "--root", filepath.Dir(c.Path()), "--bundle", bundle, "--engine", strconv.Itoa(engine)}
 	for flag, value := range map[string]string{"--profile": f.profile, "--console-socket": o.console, "--home": a.homeFlag, "--config": a.configFlag} {
 		if value != "" {
 			args = append(args, flag, value)

@@ -59,7 +59,7 @@ says how an engine is told of silk, and what its containers have and have not; s
 	}
 	c.AddCommand(
 		a.runtimeCreateCommand(&f), a.runtimeRunCommand(&f), a.runtimeStartCommand(&f), a.runtimeStateCommand(&f), a.runtimeKillCommand(&f), a.runtimeDeleteCommand(&f),
-		a.runtimeListCommand(&f), a.runtimePsCommand(&f), a.runtimeFeaturesCommand(), a.runtimeMonitorCommand(&f),
+		a.runtimeListCommand(&f), a.runtimePsCommand(&f), a.runtimeFeaturesCommand(), a.runtimeMonitorCommand(&f), a.runtimeEatCommand(),
 	)
 	for verb, why := range notOffered {
 		c.AddCommand(&cobra.Command{

@@ -166,6 +166,9 @@ func (m *monitor) run(id string) (err error) {
 	go m.watchEngine()
 	err = errors.Join(<-done, undo.Run(context.Background()))
 	m.say(err)
+	if m.outcome.Kind == run.OOM {
+		m.tellKernel()
+	}
 	if errors.Is(context.Cause(m.ctx), errEngineGone) { // nobody will ask for it again
 		_ = m.container.Remove()
 	}

@@ -18,3 +18,9 @@ func (a *app) runtimeCommand() *cobra.Command {
 }
 
 func deadContainers(string, bool) ([]string, error) { return nil, nil }
+
+func (a *app) doctorDocker(string, bool) error {
+	return missingf("a Docker Engine that uses silk is on Linux, and this is %s", runtime.GOOS)
+}
+
+const daemonFile = "/etc/docker/daemon.json"

@@ -21,6 +21,7 @@ type Root struct {
 	mounts  map[string]mount  // version 1: each controller's hierarchy
 	unified string            // version 1: where version 2 is mounted besides, for groups that Child made
 	inner   bool              // version 2: groups share the limits of their parent, see Within
+	shared  bool              // silk is in the group whose limits are set
 	self    maker
 	next    atomic.Int64
 }

@@ -154,7 +154,7 @@ func (g *Group) Limit(l Limits) error {
 // killWhole lets the kernel end all processes of the group when memory runs out, not the one it finds largest: what is
 // left of a sandbox is none. Version 1 cannot do it.
 func (g *Group) killWhole() error {
-	if g.root.Version != 2 || g.root.inner { // not silk, which is in that group too
+	if g.root.Version != 2 || g.root.shared { // not silk, which is in that group too
 		return nil
 	}
 	if err := write(g.file("memory", "memory.oom.group"), "1"); err != nil && !errors.Is(err, fs.ErrNotExist) { // Linux 4.19

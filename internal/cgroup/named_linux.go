@@ -103,7 +103,7 @@ func FindNamed(path string) (*Named, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	n := &Named{group: &Group{root: &Root{Version: 1, self: self, dirs: map[string]string{}, mounts: mounts}}}
+	n := &Named{group: &Group{root: &Root{Version: 1, shared: true, self: self, dirs: map[string]string{}, mounts: mounts}}}
 	hierarchies := append(slices.Clone(controllers), cpuacct)
 	if mounts["memory"].point == "" {
 		n.group.root.Version, hierarchies = 2, controllers
@@ -142,6 +142,26 @@ func (n *Named) dirs() []string { return slices.Concat(n.group.dirs, n.others) }
 
 // Limit sets limits. It can be called while processes run.
 func (n *Named) Limit(l Limits) error { return n.group.Limit(l) }
+
+// Tighten sets the limit of memory to what is used now and spare bytes more.
+func (n *Named) Tighten(spare int64) error {
+	name := "memory.usage_in_bytes"
+	if n.group.root.Version == 2 {
+		name = "memory.current"
+	}
+	b, err := os.ReadFile(n.group.file("memory", name))
+	if err != nil {
+		return fmt.Errorf("read control group: %w", err)
+	}
+	used, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+	if err != nil {
+		return fmt.Errorf("read control group: %w", err)
+	}
+	return n.group.Limit(Limits{MemoryBytes: used + spare})
+}
+
+// OOMKills counts processes of the group and of those below it that the kernel killed for want of memory.
+func (n *Named) OOMKills() (int64, error) { return n.group.OOMKills() }
 
 // Bear calls fork, whose process is born in the group: with version 2 by attr, else because the thread that calls it is there.
 func (n *Named) Bear(attr *syscall.SysProcAttr, fork func() error) error {
@@ -251,7 +271,7 @@ func Within(path string) (*Root, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.inner, r.dirs = true, map[string]string{}
+	r.inner, r.shared, r.dirs = true, true, map[string]string{}
 	for _, c := range controllers {
 		r.dirs[c] = n.group.dirs[0]
 	}

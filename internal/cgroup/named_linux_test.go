@@ -122,7 +122,7 @@ func TestNamedPaths(t *testing.T) {
 // TestInnerGroups: a group inside a container's of version 2 has no controllers; its limits are the container's.
 func TestInnerGroups(t *testing.T) {
 	dir := t.TempDir()
-	r := &Root{Version: 2, inner: true, self: maker{1, 1, 1}, dirs: map[string]string{"memory": dir, "cpu": dir, "pids": dir}}
+	r := &Root{Version: 2, inner: true, shared: true, self: maker{1, 1, 1}, dirs: map[string]string{"memory": dir, "cpu": dir, "pids": dir}}
 	for _, name := range []string{"memory.max", "pids.max", "cpu.max", "memory.oom.group"} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -142,5 +142,27 @@ func TestInnerGroups(t *testing.T) {
 	}
 	if err := g.Remove(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestTighten(t *testing.T) {
+	n, _ := newNamed(t)
+	cmd := sleeper(t, n)
+	if err := n.Tighten(8 << 20); err != nil {
+		t.Fatal(err)
+	}
+	limit, err := os.ReadFile(n.group.file("memory", map[int]string{1: "memory.limit_in_bytes", 2: "memory.max"}[n.group.root.Version]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bytes int64
+	if _, err := fmt.Sscan(string(limit), &bytes); err != nil || bytes < 8<<20 || bytes > 64<<20 {
+		t.Errorf("limit %s", limit)
+	}
+	if kills, err := n.OOMKills(); err != nil || kills != 0 {
+		t.Errorf("%d kills, %v", kills, err)
+	}
+	if err := cmd.Process.Signal(syscall.Signal(0)); err != nil {
+		t.Errorf("the process has ended: %v", err)
 	}
 }
