@@ -315,7 +315,8 @@ func (m *monitor) prepare(undo *cleanup.Stack) (job func() error, err error) {
 	if m.state.CGroup != "" {
 		m.app.group = filepath.Clean("/" + m.state.CGroup)
 	}
-	h, err := m.app.openHost(false)
+	wish, unreadable := m.read()
+	h, err := m.app.openHost(wish.Request.RequireWatch)
 	if err != nil {
 		return nil, err
 	}
@@ -335,7 +336,10 @@ func (m *monitor) prepare(undo *cleanup.Stack) (job func() error, err error) {
 	undo.PushFunc(func() { deliveries.finish(m.outcome) })
 
 	with := run.IO{Run: m.state.Run, OmitText: true, Signals: m.signals, Before: m.hold, OnStart: func(run.Started) { close(m.started) }}
-	wish, req, err := m.request(h)
+	req, err := wish.Request, unreadable
+	if err == nil {
+		req, err = m.request(h, &wish)
+	}
 	if err == nil {
 		err = m.connect(&with, wish, undo)
 	}
@@ -371,20 +375,21 @@ func (m *monitor) decide(with *run.IO, wish oci.Wish) {
 	}
 }
 
-// request makes the request of the bundle, whose image is made if it is new. What the request says of the profile decides about it.
-func (m *monitor) request(h *host) (wish oci.Wish, req policy.Request, err error) {
+// read is what the bundle asks for. With an error it is what could be read, for the record.
+func (m *monitor) read() (oci.Wish, error) {
 	_, spec, err := readBundle(m.bundle)
 	if err != nil {
-		return wish, policy.Request{Client: policy.ClientRuntime}, err
+		return oci.Wish{Request: policy.Request{Client: policy.ClientRuntime}}, err
 	}
-	wish, err = oci.Translate(spec, oci.Config{Bundle: m.bundle, Profile: m.flags.profile, Stdin: !isNull(m.app.in)})
-	if err != nil {
-		return wish, wish.Request, err
-	}
+	return oci.Translate(spec, oci.Config{Bundle: m.bundle, Profile: m.flags.profile, Stdin: !isNull(m.app.in)})
+}
+
+// request makes the request of a wish, whose image is made if it is new. What the request says of the profile decides about it.
+func (m *monitor) request(h *host, wish *oci.Wish) (policy.Request, error) {
 	for _, o := range wish.Overlays {
 		overlay, err := readOverlay(o)
 		if err != nil {
-			return wish, wish.Request, err
+			return wish.Request, err
 		}
 		wish.Request.Overlays = append(wish.Request.Overlays, overlay)
 	}
@@ -394,20 +399,20 @@ func (m *monitor) request(h *host) (wish oci.Wish, req policy.Request, err error
 		prof, err = oci.Profile(), nil
 	}
 	if err != nil {
-		return wish, wish.Request, err
+		return wish.Request, err
 	}
-	req = wish.RequestFor(prof, h.config.grants)
+	req := wish.RequestFor(prof, h.config.grants)
 	cache := rootfs.Cache{Images: h.images.Store, Dir: h.rootfsDir()}
 	digest, made, err := cache.Image(m.ctx, wish.Root, rootfs.User(wish.User))
 	if err != nil {
-		return wish, req, err
+		return req, err
 	}
 	if made {
 		wish.Notes = append(wish.Notes, "the image was made of the root file system")
 	}
 	prof.Image = digest
 	h.lookup = func(policy.Request) (profile.Profile, error) { return prof, nil }
-	return wish, req, m.limitGroup(h, req)
+	return req, m.limitGroup(h, req)
 }
 
 // monitorBytes is what this process may use besides the sandbox. Measured at 30 MiB.

@@ -25,9 +25,12 @@ type Key struct {
 	Layers []string // the directories that it was computed from and that stay as they are
 }
 
-// smallLayer is up to how many entries a layer is known by its content. Engines put one below each container that is the
-// container's own and has a dozen empty files; a layer with more is an image's, and known by where it lies.
-const smallLayer = 64
+// smallLayer and smallBytes are up to how many entries and bytes a layer is known by its content. Engines put one below each container
+// that is the container's own and has a dozen empty files; a larger layer is an image's, and known by where it lies.
+const (
+	smallLayer = 64
+	smallBytes = 1 << 20
+)
 
 // keyOf computes the key of root. The upper directory of an overlay, which the container's own engine may have written to, is
 // read with each call; it is empty or nearly so.
@@ -73,11 +76,11 @@ func (k *keying) key() Key { return Key{ID: hex.EncodeToString(k.sum.Sum(nil)), 
 // lower adds a layer that never changes: by its content if it is small, else by the directory, which engines make anew and never
 // write to again.
 func (k *keying) lower(dir string) error {
-	few, err := atMost(dir, smallLayer)
+	small, err := isSmall(dir)
 	if err != nil {
 		return err
 	}
-	if few {
+	if small {
 		return k.content(dir, false)
 	}
 	info, err := os.Lstat(dir)
@@ -93,16 +96,26 @@ func (k *keying) lower(dir string) error {
 	return nil
 }
 
-// atMost says whether there are at most n entries below dir.
-func atMost(dir string, n int) (bool, error) {
-	seen := 0
-	err := filepath.WalkDir(dir, func(string, fs.DirEntry, error) error {
-		if seen++; seen > n+1 {
+// isSmall says whether there is little below dir.
+func isSmall(dir string) (bool, error) {
+	entries, bytes := 0, int64(0)
+	err := filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		if entries++; info.Mode().IsRegular() {
+			bytes += info.Size()
+		}
+		if entries > smallLayer+1 || bytes > smallBytes { // dir itself is one
 			return fs.SkipAll
 		}
 		return nil
 	})
-	return seen <= n+1, err
+	return entries <= smallLayer+1 && bytes <= smallBytes, err
 }
 
 // content adds what is below dir. With identity a file is known by its inode and the time of its last change, as make(1) knows it,

@@ -3,6 +3,7 @@ package rootfs
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -153,6 +154,10 @@ func TestKeyOfLayers(t *testing.T) {
 	}
 	if two, _ := sum(layer(smallLayer+1, "x"), small); two == one {
 		t.Error("another large layer makes no other key")
+	}
+	heavy := layer(1, strings.Repeat("x", smallBytes+1))
+	if _, layers := sum(heavy); len(layers) != 1 {
+		t.Error("a layer of one large file is read with each container")
 	}
 	if two, _ := sum(small, large); two == one {
 		t.Error("the order of the layers does not matter")

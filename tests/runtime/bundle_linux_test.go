@@ -115,7 +115,7 @@ func (e *engine) box(change func(*specs.Spec), args ...string) *box {
 		Version: specs.Version, Hostname: "box", Root: &specs.Root{Path: e.rootfs},
 		Process: &specs.Process{Args: args, Env: []string{"PATH=/usr/bin:/bin"}, Cwd: "/", Capabilities: &specs.LinuxCapabilities{Effective: []string{"CAP_CHOWN"}}},
 		Linux: &specs.Linux{
-			CgroupsPath: "/silk-test/" + id,
+			CgroupsPath: "/silk-test-" + id,
 			Namespaces:  []specs.LinuxNamespace{{Type: specs.PIDNamespace}, {Type: specs.NetworkNamespace}, {Type: specs.IPCNamespace}, {Type: specs.MountNamespace}, {Type: specs.UTSNamespace}},
 		},
 	}}
@@ -283,7 +283,7 @@ func (b *box) record(run string) string {
 
 // left names what is left of a container that was removed.
 func (b *box) left() (names []string) {
-	for _, pattern := range []string{filepath.Join(b.dir, "root", b.id), filepath.Join(b.home, "containers", "*"), "/sys/fs/cgroup/silk-test/" + b.id, "/sys/fs/cgroup/*/silk-test/" + b.id} {
+	for _, pattern := range []string{filepath.Join(b.dir, "root", b.id), filepath.Join(b.home, "containers", "*"), "/sys/fs/cgroup/silk-test-" + b.id, "/sys/fs/cgroup/*/silk-test-" + b.id} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			b.t.Fatal(err)

@@ -263,6 +263,33 @@ func TestDocker(t *testing.T) {
 	}
 }
 
+// TestContainerd asks the engine's containerd without the engine.
+func TestContainerd(t *testing.T) {
+	d := newDaemon(t)
+	if _, err := exec.LookPath("ctr"); err != nil {
+		t.Skip("containerd's client is not installed")
+	}
+	root := filepath.Join(d.dir, "rootfs")
+	unpack(t, root)
+	socket := filepath.Join(filepath.Dir(strings.TrimPrefix(d.host, "unix://")), "exec/containerd/containerd.sock")
+	run := func(args ...string) answer {
+		a, _ := d.exec("ctr", nil, append([]string{"--address", socket, "run", "--rm", "--runc-binary", filepath.Join(d.dir, "runtime")}, args...)...)
+		return a
+	}
+	if a := run("--rootfs", root, "one", "sh", "-c", "echo out; exit 5"); a.status != 5 || a.stdout != "out\n" {
+		t.Errorf("%+v", a)
+	}
+	if a := run("--annotation", "silk.timeout=300ms", "--rootfs", root, "two", "sleep", "60"); a.status != 124 || !strings.Contains(a.stderr, "time limit of 300ms") {
+		t.Errorf("%+v", a)
+	}
+	if a := run("--annotation", "silk.profile=nobodys", "--rootfs", root, "three", "true"); a.status == 0 || !strings.Contains(a.stderr, `no profile is called "nobodys"`) {
+		t.Errorf("%+v", a)
+	}
+	if left, _ := filepath.Glob(filepath.Join(d.home, "containers/*")); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
 // TestDockerTerminal: a terminal with its size, what is typed, and the end of the input.
 func TestDockerTerminal(t *testing.T) {
 	d := newDaemon(t, tag)
