@@ -23,13 +23,13 @@ import (
 // the image in the layout.
 func (s *Store) Export(ctx context.Context, ref string, w io.Writer, progress Progress) error {
 	return s.export(ctx, ref, func(tree *Tree, meta Meta) error {
-		_, err := writeArchive(ctx, tree, meta, ref, w, progress)
+		_, err := writeArchive(ctx, tree, meta, func(Digest) string { return ref }, w, progress)
 		return err
 	})
 }
 
-// Archive writes the image in an EROFS file, which stays open, as [Store.Export] writes one of a store: under a name, for an engine that
-// is to run it. It returns what a Docker Engine calls the image afterwards, its id: the digest of its configuration. The content is
+// Archive writes the image in an EROFS file, which stays open, as [Store.Export] writes one of a store, for an engine that
+// is to run it: under a name, and the beginning of its layer's digest as the tag. It returns what a Docker Engine calls the image afterwards, its id: the digest of its configuration. The content is
 // read twice, and not kept.
 func Archive(ctx context.Context, root *os.File, name string, w io.Writer) (id Digest, err error) {
 	fd, err := dup(root)
@@ -48,7 +48,7 @@ func archiveOf(ctx context.Context, root *os.File, name string, w io.Writer) (id
 		return Digest{}, errors.Join(err, root.Close())
 	}
 	defer func() { err = errors.Join(err, tree.Close()) }()
-	return writeArchive(ctx, tree, Meta{}, name, w, nil)
+	return writeArchive(ctx, tree, Meta{}, func(layer Digest) string { return name + ":" + layer.Hex()[:24] }, w, nil)
 }
 
 // dup opens a file again that may have no name any more.
@@ -80,15 +80,15 @@ func (s *Store) export(ctx context.Context, ref string, write func(*Tree, Meta) 
 	return nil
 }
 
-// writeArchive returns the digest of the configuration.
-func writeArchive(ctx context.Context, tree *Tree, meta Meta, ref string, w io.Writer, progress Progress) (Digest, error) {
+// writeArchive returns the digest of the configuration. ref names the image, by its layer.
+func writeArchive(ctx context.Context, tree *Tree, meta Meta, ref func(layer Digest) string, w io.Writer, progress Progress) (Digest, error) {
 	// A tar entry begins with its size, so the layer is written twice: once to measure it.
 	layer := &measure{hash: sha256.New()}
 	if err := tree.writeTar(&contextWriter{ctx, layer}, progress, "measure layer"); err != nil {
 		return Digest{}, err
 	}
 	layerBlob := layer.descriptor()
-	files, err := layoutFiles(tree.Epoch(), meta, layerBlob, ref)
+	files, err := layoutFiles(tree.Epoch(), meta, layerBlob, ref(layerBlob.Digest))
 	if err != nil {
 		return Digest{}, err
 	}

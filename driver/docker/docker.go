@@ -24,6 +24,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"sync"
 
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/watch"
@@ -88,11 +89,13 @@ func (c Config) withDefaults() Config {
 
 // Driver starts containers. It is safe for concurrent use.
 type Driver struct {
-	config  Config
-	engine  *engine
-	owner   string
+	config Config
+	engine *engine
+	owner  string
+	images imports
+
+	mu      sync.Mutex
 	program *os.File // the launcher, for reapers
-	images  imports
 }
 
 var _ driver.Driver = (*Driver)(nil)

@@ -26,11 +26,19 @@ var watcher = sync.OnceValues(func() (*bpf.Watcher, error) {
 	return bpf.Open(context.Background(), bpf.Config{Guarded: true})
 })
 
-var home = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "silk-docker-") })
+// envShared is the state directory of the process that started this one.
+const envShared = "SILK_DOCKER_HOME"
+
+var home = sync.OnceValues(func() (string, error) {
+	if dir := os.Getenv(envShared); dir != "" {
+		return dir, nil
+	}
+	return os.MkdirTemp("", "silk-docker-")
+})
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if dir, err := home(); err == nil {
+	if dir, err := home(); err == nil && os.Getenv(envShared) == "" {
 		_ = os.RemoveAll(dir)
 	}
 	os.Exit(code)

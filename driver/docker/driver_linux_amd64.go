@@ -53,8 +53,8 @@ func (d *Driver) usable(spec driver.Spec) error {
 
 // launcher is the launcher as a file to execute, made once.
 func (d *Driver) launcher() (*os.File, error) {
-	d.images.mu.Lock()
-	defer d.images.mu.Unlock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.program != nil {
 		return d.program, nil
 	}
