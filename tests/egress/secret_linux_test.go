@@ -2,6 +2,7 @@ package egress
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,9 +10,56 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/silk-sandbox/silk/api"
 	"github.com/silk-sandbox/silk/run"
 )
+
+// TestSecretByServer: over the API a run names a secret that the owner has declared, and waits for him; one that he has not is denied, though the
+// server's environment has such a variable.
+func TestSecretByServer(t *testing.T) {
+	const value = "Bearer 77aa01"
+	w := enterWorld(t)
+	s := newSilk(t, nil, "", python)
+	lib, err := os.ReadFile(filepath.Join("testdata", "lib.py"))
+	token := filepath.Join(s.dir, "token")
+	err = errors.Join(err, os.WriteFile(filepath.Join(s.dir, "ca.pem"), w.ca.pem, 0o644), os.WriteFile(token, []byte(value+"\n"), 0o600),
+		s.configure(fmt.Sprintf("grants: {hosts: ['api.test:443']}\nserve: {listen: '', own_local: true}\negress: {authorities: %q, secrets: {API_TOKEN: %q}}\n", filepath.Join(s.dir, "ca.pem"), token)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.env = append(s.env, "OTHER=hush", "API_TOKEN=not this one")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("the server takes too long"))
+	defer cancel()
+	c := s.serve(ctx, t)
+	code, module := "import os, lib\nprint(os.environ['API_TOKEN'], lib.get('https://api.test/w67rw'))\n", string(lib)
+	req := api.RunRequest{
+		Profile: python, Code: &code, Files: []api.File{{Path: "lib.py", Text: &module}}, Hosts: []string{"api.test:443"},
+		Secrets: []string{"API_TOKEN@api.test:443/Authorization"},
+	}
+	r, err := c.Submit(ctx, req, "")
+	if err != nil || r.State != api.StatePending {
+		t.Fatalf("%+v, %v, want one that waits", r, err)
+	}
+	waits, err := c.Approval(ctx, r.ID)
+	if err != nil || !strings.Contains(waits.Detail, "secret API_TOKEN@api.test:443/Authorization") {
+		t.Fatalf("%+v, %v", waits, err)
+	}
+	if out, err := s.command(ctx, "runs", "approve", r.ID, "--hash", waits.Hash).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	out, err := c.Wait(ctx, r.ID)
+	if seen := strings.Join(w.of("w67rw", "https"), ""); err != nil || out.Kind != "ok" || !strings.Contains(seen, value) {
+		shown, _ := s.command(ctx, "runs", "show", r.ID).CombinedOutput()
+		t.Errorf("%v; the host has seen %q\n%s", err, seen, shown)
+	}
+	req.Secrets = []string{"OTHER@api.test:443/Authorization"}
+	var p *api.Problem
+	if r, err := c.Submit(ctx, req, ""); !errors.As(err, &p) || !strings.Contains(p.Detail, "the owner has no secret OTHER for others") {
+		t.Errorf("%+v, %v, want it denied", r, err)
+	}
+}
 
 // TestSecret: a server that the owner's authority vouches for gets a credential that neither the program nor any file of silk's has.
 func TestSecret(t *testing.T) {
