@@ -28,6 +28,7 @@ type gateway struct {
 	t         *testing.T
 	decisions []egress.Decision
 	early     bool  // they are told before the sandbox runs
+	late      bool  // they are told when the sandbox is gone
 	ready     error // of Ready
 	lost      error // of Wait
 
@@ -54,13 +55,16 @@ func (g *gateway) Open(order egress.Order, tell func(egress.Decision)) (egress.W
 		if n, err := ours.Read(make([]byte, 1)); n != 0 || err == nil {
 			g.t.Error("the sandbox's end says something")
 		}
-		if !g.early {
+		if !g.early && !g.late {
 			say()
 		}
 		_ = ours.Close()
 	}()
 	return egress.Way{Link: theirs, Ready: func(context.Context) error { return g.ready }, Wait: func(context.Context) error {
 		<-ended
+		if g.late {
+			say()
+		}
 		return g.lost
 	}}, nil
 }
@@ -177,17 +181,17 @@ func TestSlowCaller(t *testing.T) {
 // TestRefusedKills: the first attempt to leave ends the run, whether it comes while the program runs or is told when it has ended.
 func TestRefusedKills(t *testing.T) {
 	for name, test := range map[string]struct {
-		early bool
-		args  []string
-		limit time.Duration
+		early, late bool
+		args        []string
+		limit       time.Duration
 	}{
-		"while it runs":             {true, []string{"fake", "write:a=1", "sleep:1h"}, 20 * time.Second},
-		"too late to be killed":     {false, []string{"fake"}, 20 * time.Second},
-		"when its time is over too": {false, []string{"fake", "sleep:1h"}, time.Second},
+		"while it runs":             {true, false, []string{"fake", "write:a=1", "sleep:1h"}, 20 * time.Second},
+		"too late to be killed":     {false, true, []string{"fake"}, 20 * time.Second},
+		"when its time is over too": {false, true, []string{"fake", "sleep:1h"}, time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			second := egress.Decision{Kind: "tcp", Host: "second.example", Port: 1, Rule: egress.RefusedPort, Count: 1, At: time.UnixMilli(3000)}
-			g := &gateway{t: t, decisions: []egress.Decision{reached, refusal, second}, early: test.early}
+			g := &gateway{t: t, decisions: []egress.Decision{reached, refusal, second}, early: test.early, late: test.late}
 			s := newStand(t, func(c *Config) { c.Decide, c.Egress = profiled(profile.RefusedKills, policy.Grants{}), g })
 			out, err := s.engine.Run(t.Context(), policy.Request{Client: policy.ClientAPI, Args: test.args, Limits: profile.Limits{Timeout: test.limit}}, IO{})
 			if err != nil || out.Kind != Violated || out.Rule != "egress.name" || out.Syscall != "sendto" || out.Argument != "pip.example" || out.ExitCode != nil || out.ExitStatus() != 159 {
