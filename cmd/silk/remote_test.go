@@ -22,6 +22,7 @@ import (
 	"github.com/silk-sandbox/silk/auth"
 	"github.com/silk-sandbox/silk/client"
 	"github.com/silk-sandbox/silk/httpapi"
+	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/profile"
 	"github.com/silk-sandbox/silk/run"
 	"github.com/silk-sandbox/silk/serve/servetest"
@@ -48,8 +49,9 @@ func newRemoteStandOf(t *testing.T, cfg servetest.Config) *remoteStand {
 		Profiles: func() ([]api.Profile, error) {
 			return []api.Profile{{Name: servetest.Profile, Image: servetest.Profile, Language: "sh", Network: "deny", Limits: toLimits(profile.Defaults)}}, nil
 		},
-		Images:  func() ([]api.Image, error) { return nil, nil },
-		Metrics: http.NotFoundHandler(), Ready: func() error { return nil },
+		SkillDir: (&host{config: config{grants: policy.Grants{Stores: []string{s.dir}}}}).skillDir,
+		Images:   func() ([]api.Image, error) { return nil, nil },
+		Metrics:  http.NotFoundHandler(), Ready: func() error { return nil },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -3,12 +3,8 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
-
 	"github.com/silk-sandbox/silk/api"
 	"github.com/silk-sandbox/silk/profile"
-	"github.com/silk-sandbox/silk/workspace"
 )
 
 func (s *service) profiles() ([]api.Profile, error) { return profilesOf(s.host.config.profiles) }
@@ -33,19 +29,6 @@ func limitsOf(l profile.Limits) api.Limits {
 		TimeoutMs: l.Timeout.Milliseconds(), MemoryBytes: l.MemoryBytes, CPUs: l.CPUs, Processes: l.Processes,
 		WorkspaceBytes: l.WorkspaceBytes, TmpBytes: l.TmpBytes, ShmBytes: l.ShmBytes, OutputBytes: l.OutputBytes,
 	}
-}
-
-// skillDir is where a directory leads that somebody else names as that of a skill, if it lies in a store.
-func (h *host) skillDir(path string) (string, bool) {
-	if !filepath.IsAbs(path) {
-		return "", false
-	}
-	dir, err := workspace.CheckMount(path, workspace.Root+"/skill", h.config.grants.Stores)
-	if err != nil {
-		return "", false
-	}
-	info, err := os.Stat(dir)
-	return dir, err == nil && info.IsDir()
 }
 
 func (s *service) images() ([]api.Image, error) {

@@ -4,12 +4,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/silk-sandbox/silk/skill"
 	"github.com/silk-sandbox/silk/store"
+	"github.com/silk-sandbox/silk/workspace"
 )
 
 func (a *app) skillRegisterCommand() *cobra.Command {
@@ -208,4 +211,17 @@ func limitsText(s skill.Sandbox) string {
 		spawn = "processes"
 	}
 	return fmt.Sprintf("%d MiB, %g s, half a processor, %s", s.MemoryMb, float64(s.TimeoutMs)/1000, spawn)
+}
+
+// skillDir is where a directory leads that somebody else names as that of a skill, if it lies in a store.
+func (h *host) skillDir(path string) (string, bool) {
+	if !filepath.IsAbs(path) {
+		return "", false
+	}
+	dir, err := workspace.CheckMount(path, workspace.Root+"/skill", h.config.grants.Stores)
+	if err != nil {
+		return "", false
+	}
+	info, err := os.Stat(dir)
+	return dir, err == nil && info.IsDir()
 }
