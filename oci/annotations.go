@@ -61,6 +61,7 @@ var settings = map[string]func(t *translation, value string) error{
 	},
 	"no-spawn":      func(t *translation, v string) error { return setBool(&t.Request.NoSpawn, v) },
 	"deterministic": func(t *translation, v string) error { return setBool(&t.Request.Deterministic, v) },
+	"read-only":     func(t *translation, v string) error { return setBool(&t.ReadOnly, v) },
 	"require-watch": func(t *translation, v string) error { return setBool(&t.Request.RequireWatch, v) },
 }
 

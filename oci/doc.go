@@ -52,6 +52,7 @@ type Config struct {
 type Wish struct {
 	Request  policy.Request // its Limits are what annotations ask for
 	Limits   profile.Limits // what the spec itself allows at most; zero: it says nothing
+	ReadOnly bool           // only /tmp can be written
 	Root     string         // directory of the root file system, absolute
 	User     User
 	Overlays []Overlay // to be read and added to Request

@@ -44,8 +44,11 @@ func (t *translation) mounts() {
 // bind is a directory of the host.
 func (t *translation) bind(m specs.Mount, to string) {
 	switch {
-	case !strings.HasPrefix(to, policy.Workspace+"/"):
-		t.deny(policy.RuleMount, "mount it read-only below "+policy.Workspace, "%s is to be mounted on %s, and the host's files are only ever seen below %s", m.Source, to, policy.Workspace)
+	case to == policy.Workspace && (slices.Contains(m.Options, "ro") || slices.Contains(m.Options, "rro")):
+		t.Request.Dir = filepath.Clean(m.Source)
+		t.note("%s is copied into %s; what is written there is gone with the container", m.Source, policy.Workspace)
+	case to != policy.Workspace && !strings.HasPrefix(to, policy.Workspace+"/"):
+		t.deny(policy.RuleMount, "mount it read-only (:ro) on or below "+policy.Workspace, "%s is to be mounted on %s, and the host's files are only ever seen in %s", m.Source, to, policy.Workspace)
 	case !slices.Contains(m.Options, "ro") && !slices.Contains(m.Options, "rro"):
 		t.deny(policy.RuleMount, "mount it read-only (:ro)", "%s is to be mounted on %s to be written to, and a sandbox has a copy", m.Source, to)
 	default:

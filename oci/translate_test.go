@@ -105,7 +105,7 @@ func TestRefusals(t *testing.T) {
 		{"a relative mount", func(s *specs.Spec) { s.Mounts = []specs.Mount{{Destination: "a", Type: "tmpfs"}} }, "", "absolute"},
 		{"a directory of the host", bind("/data"), policy.RuleMount, "below /workspace"},
 		{"a directory of the host to write to", bind("/workspace/data", "rw"), policy.RuleMount, ":ro"},
-		{"a directory of the host over the workspace", bind("/workspace", "ro"), policy.RuleMount, "below /workspace"},
+		{"a directory of the host for a workspace", bind("/workspace"), policy.RuleMount, ":ro"},
 		{"a service account", bind("/var/run/secrets/kubernetes.io/serviceaccount", "ro"), policy.RuleMount, "below /workspace"},
 		{"a tmpfs elsewhere", func(s *specs.Spec) { s.Mounts = []specs.Mount{{Destination: "/var/cache", Type: "tmpfs"}} }, policy.RuleMount, "use /tmp"},
 		{"another file system", func(s *specs.Spec) { s.Mounts = []specs.Mount{{Destination: "/nfs", Type: "nfs"}} }, policy.RuleMount, `"nfs"`},
@@ -189,11 +189,21 @@ func TestNotes(t *testing.T) {
 	}
 }
 
+func TestWorkspace(t *testing.T) {
+	s := spec()
+	s.Mounts = []specs.Mount{{Destination: "/workspace", Type: "bind", Source: "/srv/data/", Options: []string{"rbind", "ro"}}}
+	s.Annotations = map[string]string{"silk.read-only": "true"}
+	wish, err := Translate(s, Config{})
+	if err != nil || wish.Request.Dir != "/srv/data" || !wish.ReadOnly || len(wish.Request.Mounts) != 0 {
+		t.Errorf("%+v, %v", wish, err)
+	}
+}
+
 func TestAnnotations(t *testing.T) {
 	s := spec()
 	s.Annotations = map[string]string{
 		"silk.profile": "lab:python", "silk.network": "a.test:443, b.test:80", "silk.timeout": "2m", "silk.memory": "64MiB", "silk.cpus": "0.5", "silk.processes": "7",
-		"silk.workspace": "1MiB", "silk.no-spawn": "true", "silk.deterministic": "true", "silk.require-watch": "false", "io.kubernetes.cri.container-type": "container",
+		"silk.workspace": "1MiB", "silk.no-spawn": "true", "silk.deterministic": "true", "silk.require-watch": "false", "silk.read-only": "false", "io.kubernetes.cri.container-type": "container",
 	}
 	wish, err := Translate(s, Config{Profile: "lab:node"})
 	if err != nil {

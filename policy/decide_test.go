@@ -85,6 +85,8 @@ func TestDecide(t *testing.T) {
 		{name: "a file over the way to one", change: func(r *Request) { r.Overlays = []Overlay{{Path: "/etc/../usr/bin/python3"}} }, unread: true, text: "below /etc"},
 		{name: "two files over one", change: func(r *Request) { r.Overlays = []Overlay{{Path: "/etc/hosts"}, {Path: "/etc/hosts"}} }, unread: true, text: "two files"},
 		{name: "a large file over one", change: func(r *Request) { r.Overlays = []Overlay{{Path: "/etc/hosts", Bytes: make([]byte, 2<<20)}} }, unread: true, text: "bytes"},
+		{name: "an engine's directory", change: func(r *Request) { r.Client, r.Dir = ClientRuntime, "/srv/data/a" }, owner: store},
+		{name: "an engine's directory that is in no store", change: func(r *Request) { r.Client, r.Dir = ClientRuntime, "/srv/other" }, owner: store, rule: RuleMount},
 		{name: "an engine asks for more", change: func(r *Request) { r.Client = ClientRuntime; r.Limits.MemoryBytes = 2 << 30 }, rule: RuleMemory},
 		{name: "an engine asks for the internet", change: func(r *Request) { r.Client = ClientRuntime; r.Network = "allow" }, rule: RuleNetwork},
 

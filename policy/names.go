@@ -49,6 +49,9 @@ func (d *decision) names() {
 	if d.req.Dir != "" && !filepath.IsAbs(d.req.Dir) {
 		d.fault("directory %q is not an absolute path", d.req.Dir)
 	}
+	if d.req.Client == ClientRuntime && d.req.Dir != "" && !d.inStore(d.req.Dir) {
+		d.deny(RuleMount, "add its directory to grants: stores: in the configuration", "directory %q lies in no store that the owner listed", d.req.Dir)
+	}
 	for _, f := range d.req.Files {
 		if !filepath.IsAbs(f) || strings.ContainsRune(f, 0) {
 			d.fault("file %q is not an absolute path", f)
@@ -130,7 +133,7 @@ func (d *decision) mounts() {
 			continue
 		}
 		seen[m.Target] = true
-		if !slices.ContainsFunc(d.owner.Stores, func(store string) bool { return within(store, m.Source) }) {
+		if !d.inStore(m.Source) {
 			d.deny(RuleMount, "add its directory to grants: stores: in the configuration", "mount source %q lies in no store that the owner listed", m.Source)
 			continue
 		}
@@ -158,6 +161,10 @@ func (d *decision) hidden() {
 			}
 		}
 	}
+}
+
+func (d *decision) inStore(path string) bool {
+	return slices.ContainsFunc(d.owner.Stores, func(store string) bool { return within(store, path) })
 }
 
 // within says whether p is dir or lies below it. Both are clean absolute paths; a store that is not matches nothing.

@@ -401,6 +401,12 @@ func (m *monitor) request(h *host, wish *oci.Wish) (policy.Request, error) {
 	if err != nil {
 		return wish.Request, err
 	}
+	prof.ReadOnly = prof.ReadOnly || wish.ReadOnly
+	if dir := wish.Request.Dir; dir != "" { // what it leads to must lie in a store
+		if wish.Request.Dir, err = filepath.EvalSymlinks(dir); err != nil {
+			return wish.Request, fmt.Errorf("find %s: %w", dir, err)
+		}
+	}
 	req := wish.RequestFor(prof, h.config.grants)
 	cache := rootfs.Cache{Images: h.images.Store, Dir: h.rootfsDir()}
 	digest, made, err := cache.Image(m.ctx, wish.Root, rootfs.User(wish.User))

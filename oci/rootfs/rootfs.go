@@ -133,7 +133,7 @@ func prepare(tree *image.Tree, meta *image.Meta) error {
 		meta.Dropped = append(meta.Dropped, "forbidden "+name)
 	}
 	for _, f := range supplied {
-		if _, ok := tree.Lookup(f.name); ok && !f.always {
+		if e, ok := tree.Lookup(f.name); ok && e.Mode.IsRegular() && !f.always { // nothing is laid over what a link leads to
 			continue
 		}
 		if err := tree.AddFile(f.name, 0o644, tree.Epoch(), strings.NewReader(f.content)); err != nil {

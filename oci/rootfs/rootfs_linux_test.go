@@ -44,6 +44,9 @@ func newRoot(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
+	if err := os.Symlink("/usr/bin/tool", filepath.Join(root, "etc/hosts")); err != nil {
+		t.Fatal(err)
+	}
 	return root
 }
 
@@ -75,7 +78,7 @@ func TestImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tree.Close()
-	for name, mode := range map[string]fs.FileMode{"/srv/app.py": 0o606, "/srv/start": 0o707, "/usr/bin/tool": 0o757} {
+	for name, mode := range map[string]fs.FileMode{"/etc/hosts": 0o644, "/srv/app.py": 0o606, "/srv/start": 0o707, "/usr/bin/tool": 0o757} {
 		if e, ok := tree.Lookup(name); !ok || e.Mode != mode {
 			t.Errorf("%s: %v, %t, want %v", name, e.Mode, ok, mode)
 		}

@@ -217,7 +217,7 @@ func TestRefused(t *testing.T) {
 		{"a device", func(s *specs.Spec) { s.Linux.Devices = []specs.LinuxDevice{{Path: "/dev/fuse", Type: "c"}} }, "device /dev/fuse is asked for", "denied"},
 		{"a mount", func(s *specs.Spec) {
 			s.Mounts = []specs.Mount{{Destination: "/data", Source: "/srv", Type: "bind", Options: []string{"rbind"}}}
-		}, "read-only below /workspace", "denied"},
+		}, "on or below /workspace", "denied"},
 		{"a store that nobody listed", func(s *specs.Spec) {
 			s.Mounts = []specs.Mount{{Destination: "/workspace/data", Source: "/srv", Type: "bind", Options: []string{"rbind", "ro"}}}
 		}, "no store that the owner listed", "denied"},
@@ -262,6 +262,50 @@ func TestNotOffered(t *testing.T) {
 	}
 	if got := b.must("--version"); !strings.Contains(got, "spec: "+specs.Version) {
 		t.Errorf("version: %s", got)
+	}
+}
+
+// TestWorkspace: a directory of a store becomes the workspace.
+func TestWorkspace(t *testing.T) {
+	e := newEngine(t)
+	store := filepath.Join(e.dir, "store")
+	if err := os.MkdirAll(filepath.Join(store, "data"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for path, text := range map[string]string{filepath.Join(store, "data/in.txt"): "input\n", filepath.Join(e.dir, "config.yaml"): "grants: {stores: [" + store + "]}\n"} {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("/etc", filepath.Join(store, "way-out")); err != nil {
+		t.Fatal(err)
+	}
+	bind := func(source string) func(*specs.Spec) {
+		return func(s *specs.Spec) {
+			s.Mounts = []specs.Mount{{Destination: "/workspace", Source: source, Type: "bind", Options: []string{"rbind", "ro"}}}
+		}
+	}
+	b := e.box(bind(filepath.Join(store, "data")), "sh", "-c", "cat /workspace/in.txt; echo more >>/workspace/in.txt; wc -l </workspace/in.txt")
+	_ = b.start("run", "--bundle", b.bundle, b.id).Wait()
+	if got := b.out(); got != "input\n2\n" {
+		t.Errorf("it says %q and %q", got, b.errors())
+	}
+	if text, err := os.ReadFile(filepath.Join(store, "data/in.txt")); err != nil || string(text) != "input\n" {
+		t.Errorf("the host's file has %q, %v", text, err)
+	}
+	b = e.box(func(s *specs.Spec) {
+		bind(filepath.Join(store, "data"))(s)
+		s.Annotations = map[string]string{"silk.read-only": "true"}
+	}, "sh", "-c", "cat /workspace/in.txt; echo more >/workspace/in.txt; echo $?")
+	_ = b.start("run", "--bundle", b.bundle, b.id).Wait()
+	if got := b.out(); got != "input\n2\n" || !strings.Contains(b.errors(), "cannot create") {
+		t.Errorf("read-only: it says %q and %q", got, b.errors())
+	}
+	for _, source := range []string{"/etc", filepath.Join(store, "way-out")} {
+		b := e.box(bind(source), "true")
+		if err := b.start("create", "--bundle", b.bundle, b.id).Wait(); err == nil || !strings.Contains(b.log(), "/etc") || !strings.Contains(b.log(), "no store that the owner listed") {
+			t.Errorf("%s: %v, the engine reads %q", source, err, b.log())
+		}
 	}
 }
 
