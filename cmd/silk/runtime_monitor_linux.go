@@ -122,7 +122,8 @@ func (m *monitor) run(id string) (err error) {
 	if err != nil {
 		return m.report(err)
 	}
-	defer lock.Leave() // our end does it too, a moment later
+	defer lock.Leave()            // our end does it too, a moment later
+	syscall.CloseOnExec(reportFD) // create waits until nobody has it
 	signal.Ignore(syscall.SIGPIPE)
 	m.ctx, m.cancel = context.WithCancelCause(m.app.ctx)
 	defer m.cancel(nil)
@@ -273,9 +274,12 @@ func (m *monitor) watchEngine() {
 	maker := os.Getppid()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
+	late := time.After(ends)
 	for os.Getppid() == maker && maker != m.engine { // until create has ended
 		select {
 		case <-tick.C:
+		case <-late:
+			return
 		case <-m.over:
 			return
 		}
