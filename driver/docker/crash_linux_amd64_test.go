@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/silk-sandbox/silk/driver"
+	"github.com/silk-sandbox/silk/image"
 	"github.com/silk-sandbox/silk/internal/cgroup"
 	"github.com/silk-sandbox/silk/internal/testenv"
 )
@@ -265,12 +266,16 @@ func TestNameThatIsTaken(t *testing.T) {
 func TestImageThatIsGone(t *testing.T) {
 	d := newDriver(t)
 	testenv.NoLeaks(t)
-	root := openLabText(t)
-	defer root.Close()
+	root := tinyImage(t) // others use the engine's other images
 	id, err := d.imageOf(t.Context(), root)
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer func() {
+		if err := d.engine.call(context.Background(), "DELETE", "/images/"+id, nil, nil, nil); err != nil {
+			t.Error(err)
+		}
+	}()
 	if err := d.engine.call(t.Context(), "DELETE", "/images/"+id, map[string][]string{"force": {"1"}}, nil, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -281,6 +286,28 @@ func TestImageThatIsGone(t *testing.T) {
 	if err != nil || again != id {
 		t.Errorf("loaded again it is %s, %v, want %s", again, err, id)
 	}
+}
+
+// tinyImage is an image of one file, which is in no store.
+func tinyImage(t *testing.T) *os.File {
+	t.Helper()
+	tree, err := image.NewTree(image.TreeConfig{Epoch: time.Unix(1e9, 0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tree.Close()
+	if err := tree.AddFile("/file", 0o644, time.Unix(1e9, 0), strings.NewReader(t.Name())); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(filepath.Join(t.TempDir(), "image"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	if err := tree.WriteEROFS(f); err != nil {
+		t.Fatal(err)
+	}
+	return f
 }
 
 // TestEngineIsGone: no engine, a name for that, and nothing left.

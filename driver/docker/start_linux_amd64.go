@@ -145,7 +145,13 @@ func (s *sandbox) make(ctx context.Context) error {
 	}
 	s.undo.Push(s.removeContainer) // also if it was only half made
 	// A call that is given up may have its effect all the same, later: so the calls themselves are not cancelled.
-	if _, err := d.engine.create(context.WithoutCancel(ctx), s.name, c); err != nil {
+	_, err = d.engine.create(context.WithoutCancel(ctx), s.name, c)
+	if errors.Is(err, errNotFound) { // somebody has removed the image since it was looked for
+		if c.Image, err = d.imageOf(ctx, s.spec.Image); err == nil {
+			_, err = d.engine.create(context.WithoutCancel(ctx), s.name, c)
+		}
+	}
+	if err != nil {
 		if errors.Is(err, errConflict) {
 			return fmt.Errorf("make container: there is one of the name %s already, which is not removed: %w", s.name, err)
 		}
