@@ -191,7 +191,7 @@ func TestDiskThatFillsDuringARun(t *testing.T) {
 func TestFullDiskRefusesSilkRun(t *testing.T) {
 	s := newSilk(t, "lab:text")
 	d := newDisk(t, "160m") // the sandbox kernel is unpacked there
-	s.home = d.home
+	s.Home = d.home
 	for _, step := range []struct {
 		full    bool
 		outcome run.Kind
@@ -222,7 +222,7 @@ func TestSandboxCannotReadTheTrail(t *testing.T) {
 	if got, err := s.run(t.Context(), defaultMost, "-p", "lab:text", "--", "true"); err != nil || got.outcome.Kind != run.OK {
 		t.Fatalf("%+v, %v", got.outcome, err)
 	}
-	db, err := store.Open(t.Context(), filepath.Join(s.home, store.FileName))
+	db, err := store.Open(t.Context(), filepath.Join(s.Home, store.FileName))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,11 +230,11 @@ func TestSandboxCannotReadTheTrail(t *testing.T) {
 	if err = errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)
 	}
-	segments, err := filepath.Glob(filepath.Join(s.home, audit.DirName, "*.zst"))
+	segments, err := filepath.Glob(filepath.Join(s.Home, audit.DirName, "*.zst"))
 	if err != nil || len(segments) != 1 {
 		t.Fatalf("%v, %v: want one segment", segments, err)
 	}
-	for _, name := range []string{filepath.Join(s.home, store.FileName), segments[0]} {
+	for _, name := range []string{filepath.Join(s.Home, store.FileName), segments[0]} {
 		if data, err := os.ReadFile(name); err != nil || len(data) == 0 {
 			t.Fatalf("the host itself cannot read %s: %v", name, err)
 		}

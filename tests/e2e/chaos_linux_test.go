@@ -200,7 +200,7 @@ var ids = regexp.MustCompile("[0-9A-HJKMNP-TV-Z]{26}")
 
 func (c *chaos) killSandboxes(random *rand.Rand) {
 	for c.pause(random, 100*time.Millisecond, 500*time.Millisecond) {
-		all, err := sentriesOf(c.home)
+		all, err := sentriesOf(c.Home)
 		if err != nil {
 			c.Error(err)
 		}
@@ -231,7 +231,7 @@ func kernels(pids []int) (roots []int) {
 
 // fillDisk takes all that is left of the disk, for a while.
 func (c *chaos) fillDisk(random *rand.Rand) {
-	filler := filepath.Join(c.home, "filler")
+	filler := filepath.Join(c.Home, "filler")
 	for c.pause(random, 500*time.Millisecond, 3*time.Second) {
 		c.full.Add(1)
 		if err := fill(filler); !errors.Is(err, syscall.ENOSPC) {
@@ -284,7 +284,7 @@ func TestHoldLock(t *testing.T) {
 func (c *chaos) lockDatabase(random *rand.Rand) {
 	for c.pause(random, 300*time.Millisecond, 2*time.Second) {
 		cmd := exec.CommandContext(c.Context(), os.Args[0], "-test.run=^TestHoldLock$")
-		cmd.Env = append(os.Environ(), lockEnv+"="+c.home)
+		cmd.Env = append(os.Environ(), lockEnv+"="+c.Home)
 		var out bytes.Buffer
 		cmd.Stdout = &out
 		in, err := cmd.StdinPipe()
@@ -376,7 +376,7 @@ func (c *chaos) submit(body []byte, key string) (r api.Run, status string, err e
 
 // attach has a program watch a run, and kills it after a while.
 func (c *chaos) attach(run string, after time.Duration) {
-	cmd := c.command(c.Context(), "--server", "unix://"+filepath.Join(c.home, "silk.sock"), "runs", "attach", run)
+	cmd := c.Command(c.Context(), "--server", "unix://"+filepath.Join(c.Home, "silk.sock"), "runs", "attach", run)
 	if err := cmd.Start(); err != nil {
 		c.Error(err)
 		return

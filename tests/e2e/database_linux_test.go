@@ -25,7 +25,7 @@ func TestServersShareADatabase(t *testing.T) {
 	b.start()
 	silk := func(s *server, args ...string) string {
 		t.Helper()
-		out, err := s.command(t.Context(), args...).CombinedOutput()
+		out, err := s.Command(t.Context(), args...).CombinedOutput()
 		if err != nil {
 			t.Errorf("silk %s: %v: %s", strings.Join(args, " "), err, out)
 		}
@@ -76,7 +76,7 @@ func TestServersShareADatabase(t *testing.T) {
 			t.Fatal("the run of a server that is dead does not end")
 		}
 	}
-	verify := b.command(t.Context(), "audit", "verify")
+	verify := b.Command(t.Context(), "audit", "verify")
 	verify.Path = filepath.Join(filepath.Dir(verify.Path), "silk-server") // the same command, with the shared database
 	if out, err := verify.CombinedOutput(); err != nil || !strings.Contains(string(out), "the audit trail is whole") {
 		t.Errorf("%v: %s", err, out)

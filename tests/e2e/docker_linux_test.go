@@ -20,7 +20,7 @@ func inContainers(t *testing.T, images ...string) silk {
 	t.Helper()
 	testenv.Require(t, testenv.Root, testenv.Docker, testenv.BPF, testenv.Landlock)
 	s := newSilk(t, images...)
-	s.env = append(s.env, "DOCKER_HOST="+testenv.DockerHost())
+	s.Env = append(s.Env, "DOCKER_HOST="+testenv.DockerHost())
 	return s
 }
 
@@ -67,7 +67,7 @@ func TestSilkOfAContainerIsKilled(t *testing.T) {
 	if _, err := s.run(t.Context(), 2*time.Minute, "--driver", "docker", "-p", "lab:text", "-c", "true"); err != nil { // the image is there
 		t.Fatal(err)
 	}
-	cmd := s.command(context.Background(), "run", "--driver", "docker", "-p", "lab:text", "-c", "echo $$ up; while :; do sleep 0.1; done")
+	cmd := s.Command(context.Background(), "run", "--driver", "docker", "-p", "lab:text", "-c", "echo $$ up; while :; do sleep 0.1; done")
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 func TestDoctor(t *testing.T) {
 	testenv.NoLeaks(t)
 	s := newSilk(t, "lab:text")
-	out, err := s.command(t.Context(), "doctor", "--json").Output()
+	out, err := s.Command(t.Context(), "doctor", "--json").Output()
 	if err != nil {
 		t.Errorf("silk doctor: %v", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/silk-sandbox/silk/run"
+	"github.com/silk-sandbox/silk/tests/silktest"
 )
 
 // With these variables the test binary is a silk that does nothing but print what it is told: the runner of rows has to
@@ -56,7 +57,7 @@ func fakeSilk(t *testing.T, output string, status int) (s silk, args func() []st
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "args")
-	s = silk{path: exe, home: t.TempDir(), env: []string{fakeOutput + "=" + output, fakeStatus + "=" + strconv.Itoa(status), fakeArgs + "=" + file}}
+	s = silk{silktest.Silk{Path: exe, Home: t.TempDir(), Env: []string{fakeOutput + "=" + output, fakeStatus + "=" + strconv.Itoa(status), fakeArgs + "=" + file}}}
 	return s, func() (args []string) {
 		data, err := os.ReadFile(file)
 		if err == nil {

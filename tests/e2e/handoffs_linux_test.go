@@ -97,7 +97,7 @@ func (e *explainer) handOver(s silk, vault string) {
 	e.Helper()
 	key := filepath.Join(e.TempDir(), "key")
 	err := os.WriteFile(key, []byte(hookKey), 0o600)
-	f, openErr := os.OpenFile(s.config, os.O_APPEND|os.O_WRONLY, 0)
+	f, openErr := os.OpenFile(s.Config, os.O_APPEND|os.O_WRONLY, 0)
 	if err = errors.Join(err, openErr); err != nil {
 		e.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func (e *explainer) handOver(s silk, vault string) {
 // verb is a silk that must end with a status.
 func verb(t *testing.T, s silk, want int, args ...string) (stdout, stderr string) {
 	t.Helper()
-	cmd := s.command(t.Context(), args...)
+	cmd := s.Command(t.Context(), args...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != want {
@@ -157,7 +157,7 @@ func TestHandoffs(t *testing.T) {
 		}
 	}
 	receiver.come()
-	server := []string{"--server", "unix://" + filepath.Join(s.home, "silk.sock")}
+	server := []string{"--server", "unix://" + filepath.Join(s.Home, "silk.sock")}
 	for _, h := range page.Items { // whose next attempt may be minutes away
 		verb(t, s.silk, 0, append(server, "handoffs", "retry", h.ID)...)
 	}

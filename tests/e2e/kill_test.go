@@ -55,7 +55,7 @@ var ends = []struct {
 	{"kill silk", signals(syscall.SIGKILL)},
 	{"kill silk", signals(syscall.SIGKILL)}, // twice as often
 	{"kill the sandbox kernel", func(t *testing.T, s silk, _ int) bool {
-		pids, err := sentriesOf(s.home)
+		pids, err := sentriesOf(s.Home)
 		if err != nil {
 			t.Error(err)
 		}
@@ -121,7 +121,7 @@ func endOne(t *testing.T, s silk, victim []string, after time.Duration, act func
 		return 0, err
 	}
 	defer null.Close()
-	cmd := s.command(ctx, append([]string{"run", "-p", "lab:text", "--"}, victim...)...)
+	cmd := s.Command(ctx, append([]string{"run", "-p", "lab:text", "--"}, victim...)...)
 	cmd.Stdout, cmd.Stderr = null, null
 	if err := cmd.Start(); err != nil {
 		return 0, err
@@ -150,7 +150,7 @@ func endOne(t *testing.T, s silk, victim []string, after time.Duration, act func
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		left, err := sentriesOf(s.home)
+		left, err := sentriesOf(s.Home)
 		if err != nil || len(left) == 0 {
 			return time.Since(begun), err
 		}
@@ -165,7 +165,7 @@ func endOne(t *testing.T, s silk, victim []string, after time.Duration, act func
 func started(t *testing.T, s silk, flags ...string) (cmd *exec.Cmd, stdout *bufio.Reader) {
 	t.Helper()
 	args := append(append([]string{"run", "-p", "lab:text"}, flags...), "--", "sh", "-c", "echo up; sleep 600")
-	cmd = s.command(t.Context(), args...)
+	cmd = s.Command(t.Context(), args...)
 	pipe, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -192,7 +192,7 @@ func TestInterrupt(t *testing.T) {
 	s := newSilk(t, "lab:text")
 	for sig, status := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 130} {
 		cmd, stdout := started(t, s)
-		if pids, err := sentriesOf(s.home); err != nil || len(pids) == 0 {
+		if pids, err := sentriesOf(s.Home); err != nil || len(pids) == 0 {
 			t.Errorf("no sandbox kernel is seen while a program runs: %v", err)
 		}
 		signal(t, cmd.Process.Pid, sig)
@@ -211,7 +211,7 @@ func TestKernelLost(t *testing.T) {
 	testenv.NoLeaks(t)
 	s := newSilk(t, "lab:text")
 	cmd, stdout := started(t, s, "--jsonl")
-	pids, err := sentriesOf(s.home)
+	pids, err := sentriesOf(s.Home)
 	if err != nil || len(pids) == 0 {
 		t.Fatalf("no sandbox kernel is seen while a program runs: %v", err)
 	}
@@ -232,7 +232,7 @@ func checkState(t *testing.T, s silk) {
 	t.Helper()
 	output := func(args ...string) []byte {
 		t.Helper()
-		cmd := s.command(t.Context(), args...)
+		cmd := s.Command(t.Context(), args...)
 		cmd.Stderr = os.Stderr
 		out, err := cmd.Output()
 		if err != nil {
@@ -245,7 +245,7 @@ func checkState(t *testing.T, s silk) {
 		t.Errorf("%d runs are said to be running, %v: %.300s", len(running), err, running)
 	}
 	output("audit", "verify")
-	engines, err := os.ReadDir(filepath.Join(s.home, "engines"))
+	engines, err := os.ReadDir(filepath.Join(s.Home, "engines"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) || len(engines) > 0 {
 		t.Errorf("marks of engines are left: %v, %v", engines, err)
 	}

@@ -45,7 +45,7 @@ func (v vault) verb(args ...string) (stdout, stderr string, status int) {
 	v.Helper()
 	ctx, cancel := context.WithTimeout(v.Context(), 3*time.Minute)
 	defer cancel()
-	cmd := v.command(ctx, slices.Concat(v.flags, []string{"note"}, args)...)
+	cmd := v.Command(ctx, slices.Concat(v.flags, []string{"note"}, args)...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
@@ -68,7 +68,7 @@ func (v vault) text() string {
 // handoffs are those that were handed on, as silk handoffs ls prints them.
 func (v vault) handoffs() string {
 	v.Helper()
-	out, err := v.command(v.Context(), "handoffs", "ls", "--json", "--limit", "1000").Output()
+	out, err := v.Command(v.Context(), "handoffs", "ls", "--json", "--limit", "1000").Output()
 	if err != nil {
 		v.Fatal(err)
 	}
@@ -194,14 +194,14 @@ func TestNoteChanges(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			v := newVault(t, test.note, "lab:text")
-			cmd := v.command(t.Context(), "note", "run", v.note, "--block", "1")
+			cmd := v.Command(t.Context(), "note", "run", v.note, "--block", "1")
 			var stderr bytes.Buffer
 			cmd.Stderr = &stderr
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
 			await(t, func() bool { // it runs
-				list, err := v.command(t.Context(), "runs", "ls", "--json").Output()
+				list, err := v.Command(t.Context(), "runs", "ls", "--json").Output()
 				return err == nil && strings.Contains(string(list), `"run"`)
 			})
 			was := test.change(test.note)
@@ -238,14 +238,14 @@ func TestNoteBlockIsTakenBack(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			v := newVault(t, test.note, "lab:text")
-			cmd := v.command(t.Context(), "note", "run", v.note, "--all")
+			cmd := v.Command(t.Context(), "note", "run", v.note, "--all")
 			var stderr bytes.Buffer
 			cmd.Stderr = &stderr
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
 			await(t, func() bool {
-				list, err := v.command(t.Context(), "runs", "ls", "--json").Output()
+				list, err := v.Command(t.Context(), "runs", "ls", "--json").Output()
 				return err == nil && strings.Contains(string(list), `"run"`)
 			})
 			if err := os.WriteFile(v.note, []byte(strings.Replace(test.note, test.before, test.after, 1)), 0o644); err != nil {
@@ -271,7 +271,7 @@ func TestNoteReadOnly(t *testing.T) {
 	if _, stderr, status := v.verb("run", v.note); status != 125 || !strings.Contains(stderr, "is read-only") {
 		t.Errorf("%d: %s", status, stderr)
 	}
-	if list, err := v.command(t.Context(), "runs", "ls", "--json").Output(); err != nil || strings.Contains(string(list), `"run"`) {
+	if list, err := v.Command(t.Context(), "runs", "ls", "--json").Output(); err != nil || strings.Contains(string(list), `"run"`) {
 		t.Errorf("%s, %v", list, err)
 	}
 }
@@ -280,7 +280,7 @@ func TestNoteReadOnly(t *testing.T) {
 func TestNoteKilled(t *testing.T) {
 	v := newVault(t, "```sh\necho; sleep 60\n```\n\n```sh\necho\n```\n", "lab:text")
 	temp := t.TempDir()
-	v.env = append(v.env, "TMPDIR="+temp)
+	v.Env = append(v.Env, "TMPDIR="+temp)
 	left := func() []string {
 		list, err := filepath.Glob(filepath.Join(temp, "silk-note-*"))
 		if err != nil {
@@ -288,7 +288,7 @@ func TestNoteKilled(t *testing.T) {
 		}
 		return list
 	}
-	cmd := v.command(t.Context(), "note", "run", v.note, "--block", "1")
+	cmd := v.Command(t.Context(), "note", "run", v.note, "--block", "1")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -353,7 +353,7 @@ func TestNoteWatch(t *testing.T) {
 	}
 	watch := func() (*exec.Cmd, *lockedBuffer) {
 		t.Helper()
-		cmd := v.command(t.Context(), "note", "watch", v.dir, "--every", "20ms")
+		cmd := v.Command(t.Context(), "note", "watch", v.dir, "--every", "20ms")
 		said := &lockedBuffer{}
 		cmd.Stderr = said
 		if err := cmd.Start(); err != nil {
@@ -388,7 +388,7 @@ func TestNoteWatch(t *testing.T) {
 	await(t, func() bool { return results() == 1 })
 	end(cmd)
 
-	f, err := os.OpenFile(v.config, os.O_APPEND|os.O_WRONLY, 0)
+	f, err := os.OpenFile(v.Config, os.O_APPEND|os.O_WRONLY, 0)
 	if err == nil {
 		_, err = f.WriteString("notes:\n  auto: [" + v.dir + "]\n")
 		err = errors.Join(err, f.Close())
@@ -407,7 +407,7 @@ func TestNoteWatch(t *testing.T) {
 // TestNoteHandoff: a result that did not end well leads to the note that explains it.
 func TestNoteHandoff(t *testing.T) {
 	v := newVault(t, "```sh\necho no >&2; exit 4\n```\n", "lab:text")
-	f, err := os.OpenFile(v.config, os.O_APPEND|os.O_WRONLY, 0)
+	f, err := os.OpenFile(v.Config, os.O_APPEND|os.O_WRONLY, 0)
 	if err == nil {
 		_, err = f.WriteString("handoffs:\n  sinks: [{name: notes, vault: " + v.dir + "}]\n")
 		err = errors.Join(err, f.Close())
@@ -422,7 +422,7 @@ func TestNoteHandoff(t *testing.T) {
 	if link == nil {
 		t.Fatalf("the note is\n%s", v.text())
 	}
-	if out, err := v.command(t.Context(), "handoffs", "deliver").CombinedOutput(); err != nil {
+	if out, err := v.Command(t.Context(), "handoffs", "deliver").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	text, err := os.ReadFile(filepath.Join(v.dir, link[1]+".md"))
@@ -436,7 +436,7 @@ func TestNoteOnServer(t *testing.T) {
 	s := newServer(t, "")
 	s.start()
 	v := vault{silk: s.silk, T: t, dir: t.TempDir()}
-	v.flags = []string{"--server", "unix://" + filepath.Join(s.home, "silk.sock")}
+	v.flags = []string{"--server", "unix://" + filepath.Join(s.Home, "silk.sock")}
 	v.note = filepath.Join(v.dir, "n.md")
 	const note = "- ```sh {silk timeout=5s}\n  echo out; echo err >&2; printf 'GIF89a' >x.gif; exit 3\n  ```\n\n```sh {silk timeout=9h}\ntrue\n```\n"
 	if err := put(v.note, note); err != nil {

@@ -140,7 +140,7 @@ func TestServiceOddRuns(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if left, err := sentriesOf(s.home); err != nil || len(left) > 0 {
+	if left, err := sentriesOf(s.Home); err != nil || len(left) > 0 {
 		t.Errorf("when all runs have ended, sandbox kernels %v are left, %v", left, err)
 	}
 	if err := s.stop(syscall.SIGTERM); err != nil {
@@ -202,7 +202,7 @@ func TestServiceCancel(t *testing.T) {
 	if out := s.outcome(r.ID); out.Kind != "canceled" || time.Since(began) > 15*time.Second {
 		t.Errorf("after %v: %+v", time.Since(began), out)
 	}
-	if left, err := sentriesOf(s.home); err != nil || len(left) > 0 {
+	if left, err := sentriesOf(s.Home); err != nil || len(left) > 0 {
 		t.Errorf("sandbox kernels %v are left, %v", left, err)
 	}
 }
@@ -214,7 +214,7 @@ func TestServiceClientWithoutServer(t *testing.T) {
 	s.start()
 	other.start()
 	elsewhere := other.shell("echo up; sleep 3; echo end")
-	cmd := s.command(t.Context(), "--server", "unix://"+filepath.Join(s.home, "silk.sock"), "run", "-p", "lab:text", "--", "sh", "-c", "echo up; sleep 100")
+	cmd := s.Command(t.Context(), "--server", "unix://"+filepath.Join(s.Home, "silk.sock"), "run", "-p", "lab:text", "--", "sh", "-c", "echo up; sleep 100")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.StdoutPipe()

@@ -80,9 +80,9 @@ func testRowAs(t *testing.T, r row, user *syscall.Credential) {
 		images = append(images, r.Profile)
 	}
 	s := newSilk(t, images...)
-	if s.user = user; user != nil {
+	if s.User = user; user != nil {
 		// testing's directories are closed to others.
-		if err := errors.Join(os.Chmod(filepath.Dir(filepath.Dir(s.home)), 0o711), s.own(filepath.Dir(s.home))); err != nil {
+		if err := errors.Join(os.Chmod(filepath.Dir(filepath.Dir(s.Home)), 0o711), s.Own(filepath.Dir(s.Home))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -103,7 +103,7 @@ func testRowAs(t *testing.T, r row, user *syscall.Credential) {
 		}
 	}
 	if user != nil {
-		info, err := os.Stat(s.home)
+		info, err := os.Stat(s.Home)
 		if err != nil || info.Sys().(*syscall.Stat_t).Uid != user.Uid {
 			t.Errorf("silk did not run as uid %d: %v, %v", user.Uid, info, err)
 		}

@@ -43,9 +43,9 @@ func newServerIn(t *testing.T, home, config string) *server {
 	testenv.Require(t, testenv.Root, testenv.Sentry)
 	s := &server{silk: newSilk(t, "lab:text"), T: t}
 	if home != "" {
-		s.home = home
+		s.Home = home
 	}
-	f, err := os.OpenFile(s.config, os.O_APPEND|os.O_WRONLY, 0)
+	f, err := os.OpenFile(s.Config, os.O_APPEND|os.O_WRONLY, 0)
 	if err == nil {
 		if !strings.Contains(config, "listen:") {
 			config = "  listen: \"\"\n" + config
@@ -56,7 +56,7 @@ func newServerIn(t *testing.T, home, config string) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	socket := filepath.Join(s.home, "silk.sock")
+	socket := filepath.Join(s.Home, "silk.sock")
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}
@@ -80,7 +80,7 @@ func (s *server) start(flags ...string) {
 // tryStart is start for a server that may have a reason not to.
 func (s *server) tryStart(flags ...string) error {
 	s.log = &bytes.Buffer{}
-	s.cmd = s.command(context.WithoutCancel(s.Context()), append([]string{"serve"}, flags...)...)
+	s.cmd = s.Command(context.WithoutCancel(s.Context()), append([]string{"serve"}, flags...)...)
 	s.cmd.Stderr = s.log
 	if err := s.cmd.Start(); err != nil {
 		return err
@@ -246,7 +246,7 @@ func TestServe(t *testing.T) {
 	if out := s.outcome(s.shell("cat /etc/shadow").ID); out.Kind != "violated" || out.Rule != "file.accounts" {
 		t.Errorf("a violation: %+v", out)
 	}
-	second := s.command(t.Context(), "serve")
+	second := s.Command(t.Context(), "serve")
 	if out, err := second.CombinedOutput(); err == nil || !bytes.Contains(out, []byte("another silk serve has the state directory")) {
 		t.Errorf("a second server: %v: %s", err, out)
 	}
@@ -306,7 +306,7 @@ func TestAPITour(t *testing.T) {
 		address, _, _ = strings.Cut(rest, `"`)
 		return address != ""
 	})
-	cmd := exec.CommandContext(t.Context(), "../../examples/api-tour", filepath.Join(s.home, "silk.sock"))
+	cmd := exec.CommandContext(t.Context(), "../../examples/api-tour", filepath.Join(s.Home, "silk.sock"))
 	cmd.Env = append(os.Environ(), "SILK_ADDRESS="+address)
 	if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("an approved run: ok")) {
 		t.Errorf("%v: %s", err, out)
@@ -316,7 +316,7 @@ func TestAPITour(t *testing.T) {
 // TestServeRefusesFewFiles: a server that could not run anything does not begin.
 func TestServeRefusesFewFiles(t *testing.T) {
 	s := newServer(t, "")
-	cmd := s.command(t.Context(), "serve")
+	cmd := s.Command(t.Context(), "serve")
 	cmd.Args = []string{"sh", "-c", `ulimit -n 64 && exec "$0" serve`, cmd.Path}
 	cmd.Path = "/bin/sh"
 	if out, err := cmd.CombinedOutput(); err == nil || !bytes.Contains(out, []byte("silk serve needs 1024")) {
@@ -355,7 +355,7 @@ func TestServiceManager(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer passed.Close()
-	cmd := s.command(context.WithoutCancel(t.Context()), "serve")
+	cmd := s.Command(context.WithoutCancel(t.Context()), "serve")
 	// The process that is asked for by LISTEN_PID is the one that this shell becomes.
 	cmd.Args = append([]string{"sh", "-c", `LISTEN_PID=$$ exec "$0" serve`}, cmd.Path)
 	cmd.Path = "/bin/sh"
@@ -452,7 +452,7 @@ func TestServerDrains(t *testing.T) {
 		t.Errorf("silk serve: %v: %s", err, s.log)
 	}
 	s.cmd = nil
-	if _, err := os.Stat(filepath.Join(s.home, "silk.sock")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(s.Home, "silk.sock")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket is left: %v", err)
 	}
 	checkState(t, s.silk)
@@ -479,7 +479,7 @@ func (s *server) checkEnds(runs []string) {
 	}
 	checkState(s.T, s.silk)
 	for _, dir := range []string{"streams", "runs"} {
-		left, err := os.ReadDir(filepath.Join(s.home, dir))
+		left, err := os.ReadDir(filepath.Join(s.Home, dir))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			s.Error(err)
 		}
@@ -489,7 +489,7 @@ func (s *server) checkEnds(runs []string) {
 			}
 		}
 	}
-	if left, err := sentriesOf(s.home); err != nil || len(left) > 0 {
+	if left, err := sentriesOf(s.Home); err != nil || len(left) > 0 {
 		s.Errorf("sandbox kernels %v are left, %v", left, err)
 	}
 }

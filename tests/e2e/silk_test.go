@@ -4,29 +4,20 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/silk-sandbox/silk/internal/testenv"
+	"github.com/silk-sandbox/silk/tests/silktest"
 )
 
 // silk is the program under test, with a state directory of its own.
-type silk struct {
-	path   string
-	home   string
-	config string
-	env    []string
-	user   *syscall.Credential // who runs it; nil: whoever runs the tests
-}
+type silk struct{ silktest.Silk }
 
 // newSilk prepares silk for t: it writes to a temporary directory and reads images from the test store.
 func newSilk(t testing.TB, images ...string) silk {
@@ -36,53 +27,21 @@ func newSilk(t testing.TB, images ...string) silk {
 		testenv.Require(t, testenv.Image(tag))
 	}
 	dir := t.TempDir()
-	s := silk{path: testenv.SilkPath(), home: filepath.Join(dir, "home"), config: filepath.Join(dir, "config.yaml")}
-	if err := put(s.config, fmt.Sprintf("system_store: %q\n", filepath.Join(testenv.Home(), "images"))); err != nil {
+	s := silk{silktest.Silk{Home: filepath.Join(dir, "home"), Config: filepath.Join(dir, "config.yaml")}}
+	if err := put(s.Config, fmt.Sprintf("system_store: %q\n", filepath.Join(testenv.Home(), "images"))); err != nil {
 		t.Fatal(err)
 	}
 	return s
-}
-
-// command is silk with args. The caller starts it.
-func (s silk) command(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, s.path, args...)
-	cmd.Env = append(os.Environ(), "SILK_HOME="+s.home, "SILK_CONFIG="+s.config)
-	cmd.Env = append(cmd.Env, s.env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: s.user}
-	cmd.WaitDelay = 5 * time.Second
-	return cmd
 }
 
 // hang is how long after its own limit a silk is ended that does not end.
 const hang = 30 * time.Second
 
 // run runs silk with --json and reads what it prints. most is how long it may take.
-func (s silk) run(ctx context.Context, most time.Duration, args ...string) (result, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, most+hang, errors.New("silk did not end by itself"))
-	defer cancel()
-	var stdout, stderr bytes.Buffer
-	cmd := s.command(ctx, append([]string{"run", "--json"}, args...)...)
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	got := result{started: time.Now()}
-	err := cmd.Run()
-	got.wall = time.Since(got.started)
-	if ctx.Err() != nil {
-		return got, fmt.Errorf("%w after %v; stderr: %s", context.Cause(ctx), got.wall, short(stderr.String()))
-	}
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		return got, err
-	}
-	got.status = cmd.ProcessState.ExitCode()
-	dec := json.NewDecoder(&stdout)
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&got.outcome); err != nil {
-		return got, fmt.Errorf("read the outcome: %w; exit status %d, stderr: %s", err, got.status, short(stderr.String()))
-	}
-	if dec.More() {
-		return got, errors.New("--json printed more than one object")
-	}
-	return got, nil
+func (s silk) run(ctx context.Context, most time.Duration, args ...string) (got result, err error) {
+	end, err := s.Run(ctx, most+hang, &got.outcome, append([]string{"run", "--json"}, args...)...)
+	got.started, got.wall, got.status = end.Started, end.Wall, end.Status
+	return got, err
 }
 
 // runRow runs silk as r says, in a fresh directory below dir.
@@ -113,9 +72,9 @@ func (s silk) runRow(ctx context.Context, r row, dir string) (result, error) {
 		args = append(append(args, "--"), r.Run...)
 	}
 	for name, value := range r.HostEnv {
-		s.env = append(s.env, name+"="+value)
+		s.Env = append(s.Env, name+"="+value)
 	}
-	if err := s.own(dir); err != nil {
+	if err := s.Own(dir); err != nil {
 		return result{}, err
 	}
 	before, err := listing(src)
@@ -136,19 +95,6 @@ func (s silk) runRow(ctx context.Context, r row, dir string) (result, error) {
 		err = fmt.Errorf("the directory given with --dir was changed from\n%sto\n%s", before, after)
 	}
 	return got, err
-}
-
-// own gives everything below dir to the user who runs silk.
-func (s silk) own(dir string) error {
-	if s.user == nil {
-		return nil
-	}
-	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		return os.Lchown(path, int(s.user.Uid), int(s.user.Gid))
-	})
 }
 
 // listing says what is in a directory, for comparison.

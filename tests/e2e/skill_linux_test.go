@@ -82,7 +82,7 @@ func TestSkillExamples(t *testing.T) {
 
 func TestSkillEnds(t *testing.T) {
 	s := newSilk(t, "lab:node", "lab:python")
-	s.env = append(s.env, skillKey)
+	s.Env = append(s.Env, skillKey)
 	const spawn = "import os\np = getattr(os, 'fo' + 'rk')()\nif p == 0: os._exit(0)\nos.waitpid(p, 0)\nprint('spawned')"
 	for _, tt := range []struct {
 		name, file, program string
@@ -142,7 +142,7 @@ for f in [lambda: os.remove('/workspace/a.py'), lambda: os.chmod('/workspace/a.p
 // TestSkillService: with networkAccess the one service is reached, by its URL in the variable, and nothing else, on no port of this host.
 func TestSkillService(t *testing.T) {
 	s := newSilk(t, "lab:python")
-	s.env = append(s.env, skillKey)
+	s.Env = append(s.Env, skillKey)
 	var asked, missed atomic.Int32
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)

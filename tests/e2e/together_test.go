@@ -105,7 +105,7 @@ func TestNothingChangesAfterTimeout(t *testing.T) {
 			t.Errorf("%s changed after the run", a.Path)
 		}
 	}
-	if left, err := sentriesOf(s.home); err != nil || len(left) > 0 {
+	if left, err := sentriesOf(s.Home); err != nil || len(left) > 0 {
 		t.Errorf("sandbox kernels %v are left, %v", left, err)
 	}
 }

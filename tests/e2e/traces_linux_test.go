@@ -103,7 +103,7 @@ func TestTracesNowhere(t *testing.T) {
 	if err := s.stop(syscall.SIGTERM); err != nil || time.Since(began) > 20*time.Second {
 		t.Errorf("stopped after %v: %v: %s", time.Since(began), err, s.log)
 	}
-	cmd := s.command(t.Context(), "serve")
+	cmd := s.Command(t.Context(), "serve")
 	cmd.Env = append(cmd.Environ(), "OTEL_EXPORTER_OTLP_PROTOCOL=grpc")
 	if out, err := cmd.CombinedOutput(); err == nil || !bytes.Contains(out, []byte("silk speaks http/protobuf")) {
 		t.Errorf("with gRPC: %v: %s", err, out)

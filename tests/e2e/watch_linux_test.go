@@ -29,7 +29,7 @@ func TestHostWatch(t *testing.T) {
 	if got.status != 0 {
 		t.Fatalf("exit status %d: %+v", got.status, got.outcome)
 	}
-	out, err := s.command(t.Context(), "runs", "show", got.outcome.Run, "--json").Output()
+	out, err := s.Command(t.Context(), "runs", "show", got.outcome.Run, "--json").Output()
 	var record struct{ Decisions []struct{ What, Text string } }
 	if err := errors.Join(err, json.Unmarshal(out, &record)); err != nil {
 		t.Fatal(err)
@@ -50,11 +50,11 @@ func TestHostWatchRefused(t *testing.T) {
 			args := []string{"-p", "lab:text"}
 			if by == "flag" {
 				args = append(args, "--require-watch")
-			} else if err := errors.Join(os.Remove(s.config), put(s.config, fmt.Sprintf("system_store: %q\nrequire_watch: true\n", filepath.Join(testenv.Home(), "images")))); err != nil {
+			} else if err := errors.Join(os.Remove(s.Config), put(s.Config, fmt.Sprintf("system_store: %q\nrequire_watch: true\n", filepath.Join(testenv.Home(), "images")))); err != nil {
 				t.Fatal(err)
 			}
-			s.user = &syscall.Credential{Uid: nobody, Gid: nobody}
-			if err := errors.Join(os.Chmod(filepath.Dir(filepath.Dir(s.home)), 0o711), s.own(filepath.Dir(s.home))); err != nil {
+			s.User = &syscall.Credential{Uid: nobody, Gid: nobody}
+			if err := errors.Join(os.Chmod(filepath.Dir(filepath.Dir(s.Home)), 0o711), s.Own(filepath.Dir(s.Home))); err != nil {
 				t.Fatal(err)
 			}
 			got, err := s.run(t.Context(), time.Minute, append(args, "--", "echo", "ran")...)

@@ -72,7 +72,7 @@ print("the end")
 			word := map[string]string{"root": "w52rw", "user": "w53uw"}[who]
 			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("silk did not end"))
 			defer cancel()
-			cmd := s.command(ctx, "run", "-i", "-p", python, "--net", "tcp:api.test:7,93.184.215.14:7", "--timeout", "50s", "-c", strings.ReplaceAll(code, "WORD", word))
+			cmd := s.Command(ctx, "run", "-i", "-p", python, "--net", "tcp:api.test:7,93.184.215.14:7", "--timeout", "50s", "-c", strings.ReplaceAll(code, "WORD", word))
 			stdin, err := cmd.StdinPipe()
 			if err != nil {
 				t.Fatal(err)
@@ -168,7 +168,7 @@ func TestNothingIsLeft(t *testing.T) {
 				}
 			}
 			once() // what silk unpacks once
-			files, running, open := listing(t, s.dir), processes(t), sockets(t)
+			files, running, open := listing(t, s.Dir), processes(t), sockets(t)
 			var all sync.WaitGroup
 			slots := make(chan struct{}, 2)
 			for range 25 { // each for root and for a user
@@ -179,7 +179,7 @@ func TestNothingIsLeft(t *testing.T) {
 				})
 			}
 			all.Wait()
-			if now := listing(t, s.dir); !slices.Equal(now, files) {
+			if now := listing(t, s.Dir); !slices.Equal(now, files) {
 				t.Errorf("files:\n%s\nthere were:\n%s", strings.Join(now, "\n"), strings.Join(files, "\n"))
 			}
 			if now := processes(t); len(now) > len(running) {
@@ -195,7 +195,7 @@ func TestNothingIsLeft(t *testing.T) {
 // serve starts `silk serve`, which ends with the test, and returns its client.
 func (s silk) serve(ctx context.Context, t *testing.T) *client.Client {
 	t.Helper()
-	cmd := s.command(context.WithoutCancel(ctx), "serve")
+	cmd := s.Command(context.WithoutCancel(ctx), "serve")
 	var log bytes.Buffer
 	cmd.Stderr = &log
 	if err := cmd.Start(); err != nil {
@@ -206,7 +206,7 @@ func (s silk) serve(ctx context.Context, t *testing.T) *client.Client {
 			t.Errorf("the server's end: %v: %s", err, log.String())
 		}
 	})
-	c, err := client.New(client.Config{URL: "unix://" + filepath.Join(s.dir, "home", "silk.sock")})
+	c, err := client.New(client.Config{URL: "unix://" + filepath.Join(s.Dir, "home", "silk.sock")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -126,7 +126,7 @@ func TestAllow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(os.WriteFile(filepath.Join(s.dir, "lib.py"), lib, 0o644), os.WriteFile(filepath.Join(s.dir, "ca.pem"), w.ca.pem, 0o644)); err != nil {
+	if err := errors.Join(os.WriteFile(filepath.Join(s.Dir, "lib.py"), lib, 0o644), os.WriteFile(filepath.Join(s.Dir, "ca.pem"), w.ca.pem, 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	args := func(code string, more ...string) []string {

@@ -140,7 +140,7 @@ func (b *batch) run(t *testing.T) error {
 	}
 	args := []string{"-p", profile, "--net", b.rules(), "--timeout", "60s", "--env", "SSL_CERT_FILE=/workspace/ca.pem", "--env", "NODE_EXTRA_CA_CERTS=/workspace/ca.pem"}
 	for name, content := range map[string][]byte{"attempts.json": work, script[1]: lib, "ca.pem": w.ca.pem} {
-		file := filepath.Join(s.dir, name)
+		file := filepath.Join(s.Dir, name)
 		if err := os.WriteFile(file, content, 0o644); err != nil {
 			return err
 		}

@@ -23,13 +23,13 @@ func TestSecretByServer(t *testing.T) {
 	w := enterWorld(t)
 	s := newSilk(t, nil, "", python)
 	lib, err := os.ReadFile(filepath.Join("testdata", "lib.py"))
-	token := filepath.Join(s.dir, "token")
-	err = errors.Join(err, os.WriteFile(filepath.Join(s.dir, "ca.pem"), w.ca.pem, 0o644), os.WriteFile(token, []byte(value+"\n"), 0o600),
-		s.configure(fmt.Sprintf("grants: {hosts: ['api.test:443']}\nserve: {listen: '', own_local: true}\negress: {authorities: %q, secrets: {API_TOKEN: %q}}\n", filepath.Join(s.dir, "ca.pem"), token)))
+	token := filepath.Join(s.Dir, "token")
+	err = errors.Join(err, os.WriteFile(filepath.Join(s.Dir, "ca.pem"), w.ca.pem, 0o644), os.WriteFile(token, []byte(value+"\n"), 0o600),
+		s.configure(fmt.Sprintf("grants: {hosts: ['api.test:443']}\nserve: {listen: '', own_local: true}\negress: {authorities: %q, secrets: {API_TOKEN: %q}}\n", filepath.Join(s.Dir, "ca.pem"), token)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.env = append(s.env, "OTHER=hush", "API_TOKEN=not this one")
+	s.Env = append(s.Env, "OTHER=hush", "API_TOKEN=not this one")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("the server takes too long"))
 	defer cancel()
 	c := s.serve(ctx, t)
@@ -46,12 +46,12 @@ func TestSecretByServer(t *testing.T) {
 	if err != nil || !strings.Contains(waits.Detail, "secret API_TOKEN@api.test:443/Authorization") {
 		t.Fatalf("%+v, %v", waits, err)
 	}
-	if out, err := s.command(ctx, "runs", "approve", r.ID, "--hash", waits.Hash).CombinedOutput(); err != nil {
+	if out, err := s.Command(ctx, "runs", "approve", r.ID, "--hash", waits.Hash).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	out, err := c.Wait(ctx, r.ID)
 	if seen := strings.Join(w.of("w67rw", "https"), ""); err != nil || out.Kind != "ok" || !strings.Contains(seen, value) {
-		shown, _ := s.command(ctx, "runs", "show", r.ID).CombinedOutput()
+		shown, _ := s.Command(ctx, "runs", "show", r.ID).CombinedOutput()
 		t.Errorf("%v; the host has seen %q\n%s", err, seen, shown)
 	}
 	req.Secrets = []string{"OTHER@api.test:443/Authorization"}
@@ -101,15 +101,15 @@ except OSError as e:
 			authorities := ""
 			s := newSilk(t, nil, "", test.image)
 			if test.trusted {
-				authorities = fmt.Sprintf("egress: {authorities: %q}\n", filepath.Join(s.dir, "ca.pem"))
+				authorities = fmt.Sprintf("egress: {authorities: %q}\n", filepath.Join(s.Dir, "ca.pem"))
 			}
 			lib, err := os.ReadFile(filepath.Join("testdata", "lib.py"))
-			err = errors.Join(err, os.WriteFile(filepath.Join(s.dir, "lib.py"), lib, 0o644), os.WriteFile(filepath.Join(s.dir, "ca.pem"), w.ca.pem, 0o644), s.configure(authorities))
+			err = errors.Join(err, os.WriteFile(filepath.Join(s.Dir, "lib.py"), lib, 0o644), os.WriteFile(filepath.Join(s.Dir, "ca.pem"), w.ca.pem, 0o644), s.configure(authorities))
 			if err != nil {
 				t.Fatal(err)
 			}
 			profile := strings.Replace(test.image, "egress:", "", 1)
-			s.env = append(s.env, "API_TOKEN="+value)
+			s.Env = append(s.Env, "API_TOKEN="+value)
 			got, err := s.run(t.Context(), append([]string{"-p", profile, "--net", "api.test:443", "--secret", "API_TOKEN@api.test:443/Authorization", "--file", "lib.py"}, test.command...)...)
 			if err != nil {
 				t.Fatal(err)
@@ -122,7 +122,7 @@ except OSError as e:
 			if through := strings.Contains(test.sees, "hello"); strings.Contains(seen, value) != through || (seen != "") != through {
 				t.Errorf("the server has seen %q", seen)
 			}
-			err = filepath.WalkDir(s.dir, func(path string, e fs.DirEntry, err error) error {
+			err = filepath.WalkDir(s.Dir, func(path string, e fs.DirEntry, err error) error {
 				if err != nil || !e.Type().IsRegular() {
 					return err
 				}

@@ -21,7 +21,7 @@ import (
 // say runs silk and returns what it prints.
 func (s silk) say(t *testing.T, args ...string) (stdout, stderr string, status int) {
 	t.Helper()
-	cmd := s.command(t.Context(), args...)
+	cmd := s.Command(t.Context(), args...)
 	var out, err bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &err
 	var exit *exec.ExitError
@@ -46,12 +46,12 @@ func decode[T any](t *testing.T, s silk, args ...string) (v T) {
 func TestOwnService(t *testing.T) {
 	w := enterWorld(t)
 	s := newSilk(t, nil, "", python)
-	ca := filepath.Join(s.dir, "ca.pem")
+	ca := filepath.Join(s.Dir, "ca.pem")
 	lib, err := os.ReadFile(filepath.Join("testdata", "lib.py"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(os.WriteFile(ca, w.ca.pem, 0o644), os.WriteFile(filepath.Join(s.dir, "lib.py"), lib, 0o644)); err != nil {
+	if err := errors.Join(os.WriteFile(ca, w.ca.pem, 0o644), os.WriteFile(filepath.Join(s.Dir, "lib.py"), lib, 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	for _, test := range []struct {
@@ -67,7 +67,7 @@ func TestOwnService(t *testing.T) {
 			t.Fatal(err)
 		}
 		code := fmt.Sprintf("import lib\ntry:\n    print(lib.get(%q))\nexcept Exception as e:\n    print(repr(e))", test.url)
-		stdout, stderr, _ := s.say(t, "run", "-p", python, "--net", "api.test:8443", "--env", "SSL_CERT_FILE=/workspace/ca.pem", "--file", ca, "--file", filepath.Join(s.dir, "lib.py"), "-c", code)
+		stdout, stderr, _ := s.say(t, "run", "-p", python, "--net", "api.test:8443", "--env", "SSL_CERT_FILE=/workspace/ca.pem", "--file", ca, "--file", filepath.Join(s.Dir, "lib.py"), "-c", code)
 		seen := w.of(word.FindString(test.url), "http")
 		if strings.HasPrefix(stdout, "200") != (test.says != "") || !strings.Contains(stdout, test.says) || !strings.Contains(stderr, test.stderr) || (len(seen) > 0) != (test.says != "") {
 			t.Errorf("%s with %s: %s%s, want %q and %q; seen: %q", test.url, test.config, stdout, stderr, test.says, test.stderr, seen)
@@ -227,7 +227,7 @@ func TestHostsOfAProfile(t *testing.T) {
 // TestWithoutGateway: a silk that cannot start its gateway runs nothing that was to have a network.
 func TestWithoutGateway(t *testing.T) {
 	s := newSilk(t, nil, "", curl)
-	s.env = append(s.env, "SILK_GATEWAY="+filepath.Join(s.dir, "nothing"))
+	s.Env = append(s.Env, "SILK_GATEWAY="+filepath.Join(s.Dir, "nothing"))
 	stdout, stderr, status := s.say(t, "run", "-p", "curl", "--net", "api.test:80", "--", "sh", "-c", "echo it runs")
 	if status != atFault || stdout != "" || !strings.Contains(stderr, "gateway") {
 		t.Errorf("status %d, %q, %q", status, stdout, stderr)
