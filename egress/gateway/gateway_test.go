@@ -379,6 +379,32 @@ func TestSilence(t *testing.T) {
 	}
 }
 
+// TestLook connects and says nothing, as programs do that try two addresses of a host: that is no refusal.
+func TestLook(t *testing.T) {
+	port := echo(t)
+	s := enter(t, egress.Config{Rules: rules(t, fmt.Sprintf("echo.example:%d", port)), Resolve: public}, Config{})
+	for range 2 {
+		c, err := s.connect("echo.example", port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = c.CloseWrite()
+		_, _ = io.Copy(io.Discard, c)
+		_ = c.Close()
+	}
+	c, err := s.connect("echo.example", port) // and one that the sandbox's end cuts short
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Write([]byte("GET / HT")); err != nil {
+		t.Fatal(err)
+	}
+	s.end()
+	if all := s.decided(0); len(all) != 0 {
+		t.Errorf("%+v", all)
+	}
+}
+
 func TestManyConnections(t *testing.T) {
 	port := echo(t)
 	s := enter(t, egress.Config{Rules: rules(t, fmt.Sprintf("tcp:echo.example:%d", port)), Resolve: public}, Config{})

@@ -70,6 +70,8 @@ func (g *gateway) connection(ctx context.Context, r *tcp.ForwarderRequest, settl
 	defer g.whenLeft(guest)()
 	said, hello, err := g.sniff(guest)
 	switch {
+	case errors.Is(err, errNothing):
+		return
 	case err != nil:
 	case target.Protocol != egress.Any && hello.Protocol != target.Protocol:
 		err = &egress.Refusal{Rule: egress.RefusedProtocol, Reason: fmt.Sprintf("the client speaks %s, and the rule for %s is %s", hello.Protocol, target.Host(), target.Protocol)}
@@ -144,7 +146,11 @@ func accept(r *tcp.ForwarderRequest) (*guestConn, error) {
 	return &guestConn{TCPConn: gonet.NewTCPConn(&queue, endpoint), endpoint: endpoint}, nil
 }
 
-// sniff reads until it is known what the client speaks.
+// errNothing is of a client that has asked for nothing: it has looked whether somebody is there, it had another connection to the same host that was
+// faster (RFC 8305), or the sandbox has ended. There is nothing to refuse, and nothing to tell.
+var errNothing = errors.New("the client said nothing")
+
+// sniff reads until it is known what the client speaks. The error is a [*egress.Refusal], or errNothing.
 func (g *gateway) sniff(guest net.Conn) (said []byte, h egress.Hello, err error) {
 	if err := guest.SetReadDeadline(time.Now().Add(g.cfg.Dial)); err != nil {
 		return nil, h, fmt.Errorf("bound the wait for the client: %w", err)
@@ -159,8 +165,8 @@ func (g *gateway) sniff(guest net.Conn) (said []byte, h egress.Hello, err error)
 			return said, h, nil
 		case !errors.Is(err, egress.ErrMore):
 			return said, h, &egress.Refusal{Rule: egress.RefusedProtocol, Reason: err.Error()}
-		case errors.Is(readErr, io.EOF) && len(said) == 0: // it has looked whether somebody is there
-			return said, h, &egress.Refusal{Rule: egress.RefusedProtocol, Reason: "the client said nothing"}
+		case readErr != nil && (errors.Is(readErr, io.EOF) && len(said) == 0 || g.hasLeft()):
+			return said, h, errNothing
 		case readErr != nil:
 			return said, h, &egress.Refusal{Rule: egress.RefusedProtocol, Reason: fmt.Sprintf("the client did not say in %v what it speaks; where the server speaks first the rule is tcp:host:port", g.cfg.Dial)}
 		}
