@@ -22,6 +22,9 @@ import (
 // hostname is a sandbox's name for itself if its plan has none; the host's is nobody's business.
 const hostname = "silk"
 
+// SpecOf is what a driver would get of a plan, without descriptors: for those who explain it.
+func SpecOf(p policy.Plan) (driver.Spec, error) { return specOf("explained", p) }
+
 // specOf turns a plan into what a driver needs, without descriptors. It translates, and refuses what it does not know.
 func specOf(id string, p policy.Plan) (driver.Spec, error) {
 	spec := driver.Spec{

@@ -33,7 +33,7 @@ var onServers = map[string]bool{"run": true, "runs": true, "note": true, "handof
 // onHost are commands below those that are about files of this host.
 var onHost = map[string]bool{
 	"ls of note": true, "clean of note": true, "approve of note": true,
-	"init of skill": true, "validate of skill": true, "hash of skill": true, "sign of skill": true, "run of skill": true, "selftest of skill": true,
+	"init of skill": true, "validate of skill": true, "hash of skill": true, "sign of skill": true, "run of skill": true, "selftest of skill": true, "explain of skill": true,
 }
 
 // checkRemote refuses flags for a server on commands that are about this host. Variables, which are set for all commands, do not

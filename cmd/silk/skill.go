@@ -21,7 +21,7 @@ const skillExample = `  silk skill init . --name price-check --publisher Ann --c
 func (a *app) skillCommand() *cobra.Command {
 	return group("skill", "Make, sign, register and run skills: programs with a signed manifest", skillExample,
 		a.skillInitCommand(), a.jsonFlag(a.skillValidateCommand()), a.jsonFlag(a.skillHashCommand()), a.jsonFlag(a.skillSignCommand()),
-		a.jsonFlag(a.skillRegisterCommand()), a.jsonFlag(a.skillListCommand()), a.jsonFlag(a.skillShowCommand()), a.jsonFlag(a.skillRevokeCommand()), a.skillRunCommand(), a.jsonFlag(a.skillSelftestCommand()))
+		a.jsonFlag(a.skillRegisterCommand()), a.jsonFlag(a.skillListCommand()), a.jsonFlag(a.skillShowCommand()), a.jsonFlag(a.skillRevokeCommand()), a.skillRunCommand(), a.jsonFlag(a.skillExplainCommand()), a.jsonFlag(a.skillSelftestCommand()))
 }
 
 // skillKeyVariable has a key in place of a file.

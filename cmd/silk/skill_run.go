@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -65,6 +64,11 @@ func (a *app) skillRun(f *skillRun, name string, argv []string) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(runGCPercent)
 	}
+	skills, err := a.tokenStore(true) // first: where servers share it, their executable takes over
+	if err != nil {
+		return err
+	}
+	defer skills.Close()
 	h, err := a.openHost(f.requireWatch)
 	if err != nil {
 		return err
@@ -80,7 +84,7 @@ func (a *app) skillRun(f *skillRun, name string, argv []string) error {
 	closeEngine := sync.OnceValue(engine.Leave)
 	defer closeEngine() // the error of the regular way out is reported below
 
-	req, err := a.skillRequest(h, f, name, argv)
+	req, err := a.skillRequest(h, skills, f, name, argv)
 	if err == nil {
 		err = h.knownDriver(f.driver)
 	}
@@ -119,19 +123,14 @@ func (a *app) skillRun(f *skillRun, name string, argv []string) error {
 }
 
 // skillRequest loads a skill and makes the request of its run. On error it is what is known, for the record.
-func (a *app) skillRequest(h *host, f *skillRun, name string, argv []string) (policy.Request, error) {
+func (a *app) skillRequest(h *host, skills *store.DB, f *skillRun, name string, argv []string) (policy.Request, error) {
 	req := policy.Request{
 		Client: policy.ClientCLI, Args: argv, HasStdin: f.stdin != "", Driver: f.driver, RequireWatch: f.requireWatch, Skill: &policy.Skill{Name: name},
 	}
 	if !skill.IsName(name) {
 		return req, usagef("%s is no name of a skill: 1 to 64 of a-z, 0-9 and -", printable(name))
 	}
-	db, err := store.Open(a.ctx, filepath.Join(h.home, store.FileName))
-	if err != nil {
-		return req, err
-	}
-	defer db.Close()
-	return loadSkill(a.ctx, db, req, name, or(f.apiURL, h.config.skills.apiURL))
+	return loadSkill(a.ctx, skills, req, name, or(f.apiURL, h.config.skills.apiURL))
 }
 
 // loadSkill makes req the run of a skill, which is checked once more. What is wrong with it is a refusal.
