@@ -29,7 +29,7 @@ var mayImport = map[string]string{
 	"image/*":              "image image/*",
 	"driver/drivertest":    "driver watch",
 	"driver/gvisor":        "driver driver/gvisor/stage driver/gvisor/wire driver/gvisor/sentrybin driver/rules watch", // rules: to compare with what the Sentry confirms
-	"driver/docker":        "driver driver/docker/launch driver/rules image watch watch/bpf",                                   // image: the engine loads it as an archive; watch/bpf: what a forbidden call fails with
+	"driver/docker":        "driver driver/docker/launch driver/rules image watch watch/bpf",                           // image: the engine loads it as an archive; watch/bpf: what a forbidden call fails with
 	"driver":               "watch",                                                                                    // what was seen in a sandbox is a part of how it ended
 	"driver/gvisor/wire":   "driver driver/rules watch",
 	"driver/gvisor/sentry": "driver driver/rules driver/gvisor/wire watch", // watch: the records that the guard writes

@@ -84,7 +84,7 @@ func Open(ctx context.Context, path string) (_ *DB, err error) {
 		"synchronous(normal)",
 		"foreign_keys(on)",
 		fmt.Sprintf("cache_size(-%d)", cacheBytes>>10), // negative: in KiB
-		"recursive_triggers(on)", // INSERT OR REPLACE must not get around a trigger that forbids DELETE
+		"recursive_triggers(on)",                       // INSERT OR REPLACE must not get around a trigger that forbids DELETE
 		fmt.Sprintf("wal_autocheckpoint(%d)", checkpointPages),
 	}}
 	uri := url.URL{Scheme: "file", Path: abs, RawQuery: query.Encode()}
