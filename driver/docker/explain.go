@@ -14,7 +14,8 @@ import (
 // for: without the launcher, and so without what it does in the container - Landlock, the second filter, the rule against a second program - and
 // without anybody who watches. dir is a directory of this host with what Fill would write. The seccomp profile is expected in the file seccomp.
 func Explain(spec driver.Spec, image, dir, seccomp string) (args []string, profile []byte, err error) {
-	c, err := containerOf(spec, host{image: image, processors: runtime.NumCPU(), files: files})
+	const fewFiles = 1024 // which every engine may give; the driver gives what this process may have
+	c, err := containerOf(spec, host{image: image, processors: runtime.NumCPU(), files: fewFiles})
 	if err != nil {
 		return nil, nil, err
 	}
