@@ -39,7 +39,7 @@ func publish(t *testing.T, s silk, name, file, program string, flags ...string) 
 	if err := put(filepath.Join(dir, file), program); err != nil {
 		t.Fatal(err)
 	}
-	verb(t, s, 0, append([]string{"skill", "init", dir, "--name", name, "--publisher", "Ann", "--contact", "ann@example.org"}, flags...)...)
+	verb(t, s, 0, append([]string{"skill", "init", dir, "--name", name, "--publisher", "Ann", "--contact", "ann@example.org", "--timeout-ms", "60000"}, flags...)...) // a busy machine is no fault of a skill's
 	verb(t, s, 0, "skill", "sign", dir)
 	verb(t, s, 0, "skill", "register", dir)
 }
