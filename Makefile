@@ -82,7 +82,7 @@ fuzz: ## every fuzz target for FUZZTIME (30s), and the built silk against the ho
 
 bench: build images ## compare with runc, runsc, bwrap and docker; write docs/benchmarks.md
 	cd bench/runsc && $(BUILD) -ldflags '-s -w' -o ../../bin/runsc gvisor.dev/gvisor/runsc
-	$(GO) run -buildvcs=false ./bench -out docs/benchmarks.md
+	tools/dockerd bash -c 'DOCKER_HOST=$$SILK_TEST_DOCKER $(GO) run -buildvcs=false ./bench -out docs/benchmarks.md'
 
 lint: ## formatting, vet, staticcheck and our bans (.golangci.yml gives the reasons)
 	$(GO) tool -modfile=tools/go.mod golangci-lint run --allow-parallel-runners ./...

@@ -38,6 +38,9 @@ var guestEnv = []string{
 // unlimited is a contender that only starts, for comparison with the other runsc.
 const unlimited = "runsc, no limits"
 
+// inDocker is silk with its docker driver, to be held against docker.
+const inDocker = "silk in docker"
+
 // contender is one way to run a program of an image.
 type contender struct {
 	name    string
@@ -92,6 +95,10 @@ func contenders(ctx context.Context, cfg config, m *meter, scratch string) []con
 			name: "silk", what: "silk run: the whole command, with policy, limits, record and audit",
 			missing: lookup(cfg.silk), command: silk(cfg),
 		},
+		{
+			name: inDocker, what: "silk run --driver docker: the same in a container of that engine",
+			missing: errors.Join(root, dockerAnswers(ctx), lookup(cfg.silk)), command: silk(cfg, "--driver", "docker"),
+		},
 	}
 	return all
 }
@@ -143,9 +150,9 @@ func bwrap(ctx context.Context, img rootfs, args []string) (*exec.Cmd, func() er
 	return cmd(ctx, "bwrap", append(append(flags, "--"), args...)...), nil, nil
 }
 
-func silk(cfg config) func(context.Context, rootfs, []string) (*exec.Cmd, func() error, error) {
+func silk(cfg config, flags ...string) func(context.Context, rootfs, []string) (*exec.Cmd, func() error, error) {
 	return func(ctx context.Context, img rootfs, args []string) (*exec.Cmd, func() error, error) {
-		c := cmd(ctx, cfg.silk, append([]string{"run", "-p", img.tag, "--"}, args...)...)
+		c := cmd(ctx, cfg.silk, slices.Concat([]string{"run", "-p", img.tag}, flags, []string{"--"}, args)...)
 		c.Env = append(os.Environ(), "SILK_HOME="+cfg.home)
 		return c, nil, nil
 	}

@@ -164,7 +164,7 @@ func (r *report) measure(ctx context.Context, m *meter, cfg config, scratch stri
 			return err
 		}
 	}
-	present = slices.DeleteFunc(slices.Clone(present), func(c contender) bool { return c.name == unlimited })
+	present = slices.DeleteFunc(slices.Clone(present), func(c contender) bool { return c.name == unlimited || c.name == inDocker })
 	if wanted("flow") {
 		if r.flows, err = flows(ctx, present, roots["lab:text"]); err != nil {
 			return err

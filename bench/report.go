@@ -145,6 +145,11 @@ func (r report) targets() []target {
 		{"warm `true`, wall, x runc", 0.4, over(warmTrue.of("silk, warm").wall, warmTrue.of("runc").wall), ""},
 		{"warm Python, wall, x runc", 0.9, over(warmPython.of("silk, warm").wall, warmPython.of("runc").wall), ""},
 	}
+	for _, p := range startPrograms[:2] {
+		if c := find(r.starts, p.title); c.of(inDocker).wall > 0 && c.of("docker").wall > 0 {
+			all = append(all, target{fmt.Sprintf("cold %s in a container of Docker, wall, x `docker run`", p.title), 1.1, over(c.of(inDocker).wall, c.of("docker").wall), ""})
+		}
+	}
 	served := find(r.service, startPrograms[0].title)
 	all = append(all, target{"service, request to exit, `true`, x runc", 0.5, over(served.of(serviceName).wall, served.of("runc").wall), ""})
 	for _, l := range r.latency {

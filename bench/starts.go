@@ -63,7 +63,7 @@ func coldStarts(ctx context.Context, m *meter, n int, all []contender, roots map
 func (c contender) starter(m *meter, roots map[string]rootfs) starter {
 	return starter{c.name, func(ctx context.Context, p program) (sample, error) {
 		s, err := m.take(ctx, c, roots[p.tag], p.args, p.want)
-		if c.name == "docker" {
+		if c.name == "docker" || c.name == inDocker {
 			s.cpu = 0 // the daemon does the work, and it is not our child
 		}
 		return s, err

@@ -23,6 +23,7 @@ type sandbox struct {
 	driver *Driver
 	spec   driver.Spec
 	name   string // of the container
+	made   bool   // it is there, and ours
 	undo   cleanup.Stack
 
 	reaper         *reaper

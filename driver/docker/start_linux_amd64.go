@@ -157,6 +157,7 @@ func (s *sandbox) make(ctx context.Context) error {
 		}
 		return fmt.Errorf("make container: %w", err)
 	}
+	s.made = true
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
@@ -308,11 +309,14 @@ func (s *sandbox) discard() error {
 // removeContainer removes it and looks whether it is really empty.
 func (s *sandbox) removeContainer(ctx context.Context) error {
 	s.ruler.close() // lets it end
-	st, err := s.driver.engine.look(ctx, s.name)
-	if errors.Is(err, errNotFound) || err == nil && (st.Config.Labels[labelOwner] != s.driver.owner || st.Config.Labels[labelRun] != s.spec.ID) {
-		return s.emptied(ctx) // none, or another's
+	if !s.made {    // the call failed, and may have had its effect all the same
+		st, err := s.driver.engine.look(ctx, s.name)
+		if errors.Is(err, errNotFound) || err == nil && (st.Config.Labels[labelOwner] != s.driver.owner || st.Config.Labels[labelRun] != s.spec.ID) {
+			return s.emptied(ctx) // none, or another's
+		}
 	}
-	if err = s.driver.engine.remove(ctx, s.name); err != nil { // it hangs, or is gone: the kernel ends what is left, and a sweep removes the rest
+	err := s.driver.engine.remove(ctx, s.name)
+	if err != nil { // it hangs, or is gone: the kernel ends what is left, and a sweep removes the rest
 		err = fmt.Errorf("remove container: %w", err)
 	}
 	return errors.Join(err, s.emptied(ctx))
