@@ -117,9 +117,10 @@ func (a *app) dockerFacts(address string, entry daemonRuntime) []fact {
 			return new(net.Dialer).DialContext(ctx, "unix", socket)
 		},
 	}}}
+	lines, _ := json.Marshal(map[string]any{"runtimes": map[string]daemonRuntime{runtimeEntry: entry}}) // two texts and a list
 	var info engineInfo
 	if err := e.call(a.ctx, http.MethodGet, "/info", nil, &info); err != nil {
-		return []fact{{"Docker Engine", factNo, err.Error()}}
+		return []fact{{"Docker Engine", factNo, err.Error()}, {"runtime " + runtimeEntry, factUnknown, fmt.Sprintf("into %s, which --write does: %s", daemonFile, lines)}}
 	}
 	facts := []fact{{"Docker Engine", factYes, fmt.Sprintf("%s at %s", info.ServerVersion, address)}}
 	if info.CgroupDriver != "cgroupfs" {
@@ -128,7 +129,6 @@ func (a *app) dockerFacts(address string, entry daemonRuntime) []fact {
 		facts = append(facts, fact{"cgroup driver", factYes, info.CgroupDriver})
 	}
 	if _, ok := info.Runtimes[runtimeEntry]; !ok {
-		lines, _ := json.Marshal(map[string]any{"runtimes": map[string]daemonRuntime{runtimeEntry: entry}}) // two texts and a list
 		return append(facts, fact{"runtime " + runtimeEntry, factNo, fmt.Sprintf("the engine does not know it; into %s, which --write does, and SIGHUP to the engine: %s", daemonFile, lines)})
 	}
 	facts = append(facts, fact{"runtime " + runtimeEntry, factYes, "the engine knows it"})

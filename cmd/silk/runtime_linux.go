@@ -30,8 +30,8 @@ func (a *app) runtimeCommand() *cobra.Command {
 silk's, under a profile, with a record and audit events.
 
 The profile is oci, unless --profile or the annotation silk.profile of a container names another one. Further annotations:
-` + strings.Join(oci.Annotations()[1:], ", ") + `. They ask; profile and configuration decide. docs/howto/runtime.md
-says how an engine is told of silk, and what its containers have and have not; silk doctor --docker writes it for Docker.`,
+` + strings.Join(oci.Annotations(), ",\n") + `.
+They ask; profile and configuration decide. docs/howto/runtime.md says how an engine is told of silk, and what its containers have and have not; silk doctor --docker writes it for Docker.`,
 		Example: `  silk runtime --root /run/silk create --bundle DIR ID
   docker run --runtime silk --network none python:3 python3 -c 'print(6*7)'`,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/silk-sandbox/silk/image"
 )
 
 // version changes when the same directory becomes another image.
@@ -146,7 +148,8 @@ func (k *keying) content(dir string, identity bool) error {
 		case info.Mode().IsRegular() && identity:
 			fmt.Fprintf(k.sum, "%d %d %d.%09d", stat.Ino, stat.Size, stat.Ctim.Sec, stat.Ctim.Nsec)
 		case info.Mode().IsRegular():
-			fmt.Fprintf(k.sum, "%d ", stat.Mtim.Sec)
+			// An image has no later time, and files that the engine has just made differ in nothing else.
+			fmt.Fprintf(k.sum, "%d ", min(stat.Mtim.Sec, image.DefaultEpoch.Unix()))
 			if err := k.file(path); err != nil {
 				return err
 			}

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -148,6 +149,24 @@ func TestKeyOfLayers(t *testing.T) {
 	}
 	if two, _ := sum(large, layer(3, "x")); two != one {
 		t.Error("an equal small layer elsewhere makes another key")
+	}
+	for path, at := range map[string]time.Time{"aa": time.Now(), "ba": time.Now().Add(-time.Minute)} { // as in a layer that an engine has just made
+		if err := os.Chtimes(filepath.Join(small, path), at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fresh, _ := sum(large, small)
+	again := layer(3, "x")
+	for _, path := range []string{"aa", "ba"} {
+		if err := os.Chtimes(filepath.Join(again, path), time.Now().Add(time.Hour), time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if two, _ := sum(large, again); two != fresh {
+		t.Error("when files were made, which the image does not have, makes another key")
+	}
+	if fresh == one {
+		t.Error("a time that the image does have makes no other key")
 	}
 	if two, _ := sum(large, layer(3, "y")); two == one {
 		t.Error("another content of the small layer makes no other key")

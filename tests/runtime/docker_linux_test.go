@@ -249,6 +249,12 @@ func TestDocker(t *testing.T) {
 		}
 		all.Wait()
 	})
+	t.Run("an image is made once", func(t *testing.T) {
+		// For root, for another user, and doctor's.
+		if made, err := filepath.Glob(filepath.Join(d.home, "rootfs/*.json")); err != nil || len(made) > 3 {
+			t.Errorf("%d images were made of root file systems, %v", len(made), err)
+		}
+	})
 	t.Run("records", func(t *testing.T) {
 		a, err := d.silk("audit", "ls", "--event", "security_violation", "--json")
 		if err != nil || !strings.Contains(a.stdout, "security_violation") || !strings.Contains(a.stdout, "file.accounts") {
