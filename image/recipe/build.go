@@ -213,6 +213,9 @@ func assemble(ctx context.Context, r Recipe, lock Lock, config Config, more extr
 
 // fill puts everything into t, and returns what came from local files.
 func fill(ctx context.Context, t *image.Tree, r Recipe, lock Lock, config Config, more extras) (local []image.Package, err error) {
+	if r.Kernel {
+		return nil, fillKernel(ctx, t, lock, config)
+	}
 	var total int64
 	for _, p := range lock.Packages {
 		total += p.Size

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+
+	"github.com/silk-sandbox/silk/image"
 )
 
 // Recipe says what goes into an image, before versions are chosen.
@@ -18,6 +20,8 @@ type Recipe struct {
 	NPM      []NPM    // npm packages, unpacked where Node looks on Debian: /usr/share/nodejs
 	Tests    string   // directory whose packages come without their own test suites; empty means none
 	Files    []File   // small files of our own, written last
+
+	Kernel bool // what virtual machines boot, see image.KernelTag: the package's kernel and no root file system
 }
 
 // NPM names one npm package in one version. Its dependencies are not followed: a recipe lists each.
@@ -45,7 +49,7 @@ var unused = []string{"debconf", "libpam-modules", "libpam-modules-bin", "libpam
 //go:embed files
 var files embed.FS
 
-// Recipes returns the lab images in the order in which they are built and listed: the smallest first.
+// Recipes returns the lab images in the order in which they are built and listed, the smallest first, and the kernel.
 func Recipes() []Recipe {
 	return []Recipe{
 		{
@@ -83,10 +87,16 @@ func Recipes() []Recipe {
 			NPM:   []NPM{{"amaro", "1.2.1"}, {"npm", "10.9.9"}}, // Debian's npm brings 300 packages
 			Files: typescript(),
 		},
+		{
+			Name:     image.KernelTag,
+			Summary:  "the kernel that virtual machines boot (--driver qemu)",
+			Packages: []string{"linux-image-cloud-amd64"},
+			Kernel:   true,
+		},
 	}
 }
 
-// ByName returns the lab image of that name. ok is false if there is none.
+// ByName returns the recipe of that name. ok is false if there is none.
 func ByName(name string) (r Recipe, ok bool) {
 	for _, r := range Recipes() {
 		if r.Name == name {

@@ -43,6 +43,9 @@ func refresh(ctx context.Context, r Recipe, config Config, m *mirror) (Lock, err
 	if err != nil {
 		return Lock{}, fmt.Errorf("resolve %s: %w", r.Name, err)
 	}
+	if r.Kernel {
+		lock.Packages = onlyKernel(lock.Packages)
+	}
 	if len(r.NPM) > 0 {
 		base, err := registry(ctx, config)
 		if err != nil {
