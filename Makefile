@@ -9,8 +9,9 @@ VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo 
 BUILD       := $(GO) build -trimpath -buildvcs=false
 SENTRY      := driver/gvisor/sentrybin/files/silk-sentry
 GATEWAY     := egress/process/files/silk-gateway
+GUEST       := driver/firecracker/guestbin/files/silk-guest
 # $(call images,TAG...) builds those that are missing or older than what makes them: compat:x is tests/compat/x.yaml.
-images = @for i in $(1); do t=$$SILK_HOME/images/tags/$$i; f=; [[ $$i = lab:* ]] || f=tests/$${i/:/\/}.yaml; [ -f $$t ] && \
+images = @for i in $(1); do t=$$SILK_HOME/images/tags/$$i; f=; [[ $$i = lab:* || $$i = kernel ]] || f=tests/$${i/:/\/}.yaml; [ -f $$t ] && \
   [ -z "$$(find image $$f -name '*_test.go' -o -type f -newer $$t -print -quit)" ] || bin/silk image build $${f:+-f} $${f:-$$i}; done
 # FAST are the packages that do not link the sandbox kernel, WHOLE the others and the tests of silk as one piece.
 FAST  = $(shell $(GO) list -f '{{.ImportPath}} {{join .Deps " "}}' ./... | grep -v -e ' gvisor.dev/' -e '^[^ ]*/tests/' | cut -d' ' -f1)
@@ -27,7 +28,8 @@ build: ## build bin/silk with its sandbox kernel inside, and lab:text (the first
 	driver/gvisor/patches/apply bin/gvisor
 	$(BUILD) -modfile=bin/gvisor.mod -ldflags '-s -w' -o bin/silk-sentry ./cmd/silk-sentry
 	$(BUILD) -modfile=bin/gvisor.mod -ldflags '-s -w' -o bin/silk-gateway ./cmd/silk-gateway
-	@for f in $(SENTRY) $(GATEWAY); do install -m 0755 bin/$${f##*/} $$f; sha256sum < $$f | cut -d' ' -f1 > $$f.sha256; done
+	$(BUILD) -ldflags '-s -w' -o bin/silk-guest ./cmd/silk-guest
+	@for f in $(SENTRY) $(GATEWAY) $(GUEST); do install -m 0755 bin/$${f##*/} $$f; sha256sum < $$f | cut -d' ' -f1 > $$f.sha256; done
 	$(BUILD) -ldflags '-s -w' -o bin/silk-attack ./cmd/silk-attack
 	gzip -9nc bin/silk-attack > selftest/files/silk-attack.gz
 	$(BUILD) -ldflags '-s -w -X main.version=$(VERSION)' -o bin/silk ./cmd/silk
@@ -42,12 +44,16 @@ install: $(if $(shell command -v $(GO)),build images) ## install silk, its manua
 	IMAGES='$(IMAGES)' deploy/install $(or $(PREFIX),/usr/local)
 
 test: build images ## every test that this machine can run, real sandboxes included (SCOPE=rest: what race leaves out)
-	$(call images,compat:python egress:curl)
+	$(call images,compat:python egress:curl kernel)
 	SILK_TEST_HOME=$(SILK_HOME) tools/postgres tools/dockerd $(GO) test -p 2 -timeout 30m $(if $(filter rest,$(SCOPE)),$(WHOLE),./...)
 
 test-cgroup2: build ## limits under cgroup v2: Debian's kernel in QEMU (package qemu-system-x86), some minutes
 	$(call images,lab:text)
 	$(GO) run -buildvcs=false ./tests/cgroup2/boot -home $(SILK_HOME)
+
+test-microvm: build ## the whole conformance suite in virtual machines, emulated where there is no KVM (package qemu-system-x86), half an hour
+	$(call images,lab:text kernel)
+	SILK_TEST_HOME=$(SILK_HOME) SILK_TEST_MICROVM=all SILK_TEST_REQUIRE=qemu $(GO) test -count 1 -timeout 120m ./driver/firecracker/...
 
 lint-api: ## api/openapi.yaml by a linter of others (tools/openapi; needs npm)
 	npm ci --silent --prefix tools/openapi
@@ -72,6 +78,7 @@ test-short: ## tests that need no privileges, no images and no sandbox kernel
 	$(GO) test -short -p 2 $(FAST)
 
 race: build ## tests under the race detector, without the sandbox kernel (needs gcc)
+	$(call images,lab:text kernel)
 	SILK_TEST_HOME=$(SILK_HOME) CGO_ENABLED=1 tools/postgres tools/dockerd $(GO) test -race -p 2 -timeout 20m $(FAST)
 	CGO_ENABLED=1 $(GO) test -race -tags server -run 'Note|MCP|Handoff' ./cmd/silk
 
@@ -104,5 +111,5 @@ release: check test deb ## everything, plus known vulnerabilities (needs network
 	$(GO) tool -modfile=tools/go.mod govulncheck ./...
 	cd dist && sha256sum *.deb > SHA256SUMS
 clean: ## remove what make built; images in .silk stay
-	rm -rf bin dist $(SENTRY)* $(GATEWAY)* selftest/files/*.gz
+	rm -rf bin dist $(SENTRY)* $(GATEWAY)* $(GUEST)* selftest/files/*.gz
 .PHONY: $(shell sed -n 's/^\([a-z0-9-]*\):.*/\1/p' Makefile)

@@ -12,48 +12,52 @@ const module = "github.com/silk-sandbox/silk"
 // mayImport is the architecture: each package and the packages of this module it may use directly, besides internal/.
 // A package that is missing uses none; "*" is any. A new arrow needs a line here and a reason in its commit.
 var mayImport = map[string]string{
-	"policy":               "egress profile", // egress: what a rule is, and which addresses are the public internet's
-	"profile":              "egress",         // hosts of an allow-list are parsed where they are read
-	"egress/gateway":       "egress",
-	"egress/process":       "egress",
-	"cmd/silk-gateway":     "egress/gateway",
-	"audit":                "store",
-	"record":               "store watch", // a violation's record has what was seen before it
-	"store/postgres":       "store",
-	"store/storetest":      "store store/postgres", // the same tests on both
-	"auth":                 "store audit",
-	"approval":             "store audit auth", // auth: who decides, and whether a decider's token is revoked since
-	"alert":                "audit",            // a sink that was not told is an audit event
-	"broker":               "api",              // frames are encoded once, as they go over the wire
-	"client":               "api",
-	"image/*":              "image image/*",
-	"driver/drivertest":    "driver watch",
-	"driver/gvisor":        "driver driver/gvisor/stage driver/gvisor/wire driver/gvisor/sentrybin driver/rules watch", // rules: to compare with what the Sentry confirms
-	"driver/docker":        "driver driver/docker/launch driver/rules image watch watch/bpf",                           // image: the engine loads it as an archive; watch/bpf: what a forbidden call fails with
-	"driver":               "watch",                                                                                    // what was seen in a sandbox is a part of how it ended
-	"driver/gvisor/wire":   "driver driver/rules watch",
-	"driver/gvisor/sentry": "driver driver/rules driver/gvisor/wire watch", // watch: the records that the guard writes
-	"run":                  "alert audit driver driver/rules egress image policy profile record store watch workspace",
-	"handoff":              "api record run store",                                                          // the ends of runs, in the form that receivers and clients get them, into the store
-	"serve":                "api approval auth broker egress handoff policy profile queue record run store", // the way of a run of somebody else, from request to exit frame
-	"skill":                "audit store",                                                                   // a registration is a row and an event, in one transaction
-	"note":                 "profile",                                                                       // the languages of fences, and what limits may look like
-	"httpapi":              "api approval audit auth broker handoff note queue serve skill store",           // a door: it translates, and turns the errors of these into answers
-	"mcp":                  "api auth client policy profile",                                                // a door, whose engine is a server's
-	"mcp/local":            "api auth handoff mcp policy record run serve store",                            // or this host's, by the translation that the service has
-	"telemetry":            "run serve",                                                                     // the lives of runs, told to others
-	"serve/servetest":      "*",                                                                             // wiring, as in cmd/silk, for tests
-	"watch/bpf":            "watch",
-	"selftest":             "driver/rules egress policy profile", // rules, and kinds of refusals: what must come of an attack follows from them
-	"oci":                  "policy profile",                     // what engines ask for becomes a request
-	"oci/rootfs":           "driver/rules image",                 // an image, without what no program may read
-	"queue":                "store",                              // the rows of what was accepted
-	"queue/*":              "queue",                              // streams for it
-	"cmd/silk":             "*",                                  // the one place that names concrete drivers
-	"cmd/silk/*":           "*",
-	"cmd/silk-sentry":      "driver/gvisor/sentry",
-	"bench":                "api driver driver/gvisor egress egress/process image record store", // speaks to the service as clients do, measures the driver below the engine, unpacks images for others, and fills a store
-	"tests/*":              "*",
+	"policy":                  "egress profile", // egress: what a rule is, and which addresses are the public internet's
+	"profile":                 "egress",         // hosts of an allow-list are parsed where they are read
+	"egress/gateway":          "egress",
+	"egress/process":          "egress",
+	"cmd/silk-gateway":        "egress/gateway",
+	"audit":                   "store",
+	"record":                  "store watch", // a violation's record has what was seen before it
+	"store/postgres":          "store",
+	"store/storetest":         "store store/postgres", // the same tests on both
+	"auth":                    "store audit",
+	"approval":                "store audit auth", // auth: who decides, and whether a decider's token is revoked since
+	"alert":                   "audit",            // a sink that was not told is an audit event
+	"broker":                  "api",              // frames are encoded once, as they go over the wire
+	"client":                  "api",
+	"image/*":                 "image image/*",
+	"driver/drivertest":       "driver watch",
+	"driver/gvisor":           "driver driver/gvisor/stage driver/gvisor/wire driver/gvisor/sentrybin driver/rules watch",        // rules: to compare with what the Sentry confirms
+	"driver/docker":           "driver driver/docker/launch driver/rules image watch watch/bpf",                                  // image: the engine loads it as an archive; watch/bpf: what a forbidden call fails with
+	"driver/confine":          "driver driver/rules",                                                                             // rules: what is judged
+	"driver/firecracker":      "driver driver/firecracker/guestbin driver/firecracker/vsock driver/firecracker/wire image watch", // image: the kernel that a machine boots
+	"driver/firecracker/wire": "driver driver/rules watch",                                                                       // rules: what a report may name
+	"cmd/silk-guest":          "driver driver/confine driver/firecracker/wire driver/rules watch",                                // what holds a program in a machine
+	"driver":                  "watch",                                                                                           // what was seen in a sandbox is a part of how it ended
+	"driver/gvisor/wire":      "driver driver/rules watch",
+	"driver/gvisor/sentry":    "driver driver/rules driver/gvisor/wire watch", // watch: the records that the guard writes
+	"run":                     "alert audit driver driver/rules egress image policy profile record store watch workspace",
+	"handoff":                 "api record run store",                                                          // the ends of runs, in the form that receivers and clients get them, into the store
+	"serve":                   "api approval auth broker egress handoff policy profile queue record run store", // the way of a run of somebody else, from request to exit frame
+	"skill":                   "audit store",                                                                   // a registration is a row and an event, in one transaction
+	"note":                    "profile",                                                                       // the languages of fences, and what limits may look like
+	"httpapi":                 "api approval audit auth broker handoff note queue serve skill store",           // a door: it translates, and turns the errors of these into answers
+	"mcp":                     "api auth client policy profile",                                                // a door, whose engine is a server's
+	"mcp/local":               "api auth handoff mcp policy record run serve store",                            // or this host's, by the translation that the service has
+	"telemetry":               "run serve",                                                                     // the lives of runs, told to others
+	"serve/servetest":         "*",                                                                             // wiring, as in cmd/silk, for tests
+	"watch/bpf":               "watch",
+	"selftest":                "driver/rules egress policy profile", // rules, and kinds of refusals: what must come of an attack follows from them
+	"oci":                     "policy profile",                     // what engines ask for becomes a request
+	"oci/rootfs":              "driver/rules image",                 // an image, without what no program may read
+	"queue":                   "store",                              // the rows of what was accepted
+	"queue/*":                 "queue",                              // streams for it
+	"cmd/silk":                "*",                                  // the one place that names concrete drivers
+	"cmd/silk/*":              "*",
+	"cmd/silk-sentry":         "driver/gvisor/sentry",
+	"bench":                   "api driver driver/gvisor egress egress/process image record store", // speaks to the service as clients do, measures the driver below the engine, unpacks images for others, and fills a store
+	"tests/*":                 "*",
 }
 
 // mayLink are the packages that may import the sandbox kernel. Everything they import is paid for at each cold start
@@ -64,8 +68,8 @@ var mayLink = []string{
 }
 
 // maySyscall are the folders that speak to the kernel themselves; all others go through them.
-// silk-attack makes the calls that a sandbox must refuse.
-var maySyscall = []string{"internal/*", "driver/*", "egress/*", "watch/bpf", "bench", "cmd/silk-attack"}
+// silk-attack makes the calls that a sandbox must refuse, and silk-guest is the first process of a kernel.
+var maySyscall = []string{"internal/*", "driver/*", "egress/*", "watch/bpf", "bench", "cmd/silk-attack", "cmd/silk-guest"}
 
 func TestImports(t *testing.T) {
 	for pkg, imports := range list(t, `{{.ImportPath}} {{join .Imports " "}}`, "./...") {

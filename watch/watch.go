@@ -38,6 +38,7 @@ type Origin string
 const (
 	Sentry Origin = "sentry" // the sandbox's own kernel: paths are resolved, numbers are the sandbox's
 	Host   Origin = "host"   // the host's kernel: paths are as the call spelled them, numbers are the host's
+	Guest  Origin = "guest"  // the agent in a virtual machine: paths are resolved, numbers are the machine's
 )
 
 // Event is one thing that was seen.

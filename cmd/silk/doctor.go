@@ -126,6 +126,9 @@ func (a *app) facts() []fact {
 	images, imageFact := imageFacts(h.images)
 	facts = append(facts, imageFact)
 	for _, d := range h.tools.Drivers {
+		if d.Name() == "qemu" { // Carried has said it
+			continue
+		}
 		facts = append(facts, a.driverFacts(h, d, images)...)
 	}
 	return facts

@@ -6,6 +6,7 @@ import (
 
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/egress"
+	"github.com/silk-sandbox/silk/image"
 	"github.com/silk-sandbox/silk/run"
 )
 
@@ -25,6 +26,9 @@ type driverConfig struct {
 	Logger    *slog.Logger
 
 	DockerHost string // address of a Docker Engine; empty: where one listens by default, if it does
+
+	Images *image.Store // has the kernel of virtual machines; nil: there is none
+	QEMU   string       // path of what runs them; empty: there is none
 }
 
 // hostTools is what this host gives to runs.

@@ -4,17 +4,19 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/driver/docker"
+	"github.com/silk-sandbox/silk/driver/firecracker/guestbin"
 	"github.com/silk-sandbox/silk/driver/gvisor"
 	"github.com/silk-sandbox/silk/driver/gvisor/sentrybin"
 	"github.com/silk-sandbox/silk/egress/process"
 	"github.com/silk-sandbox/silk/internal/cgroup"
 )
 
-// hostDrivers makes the drivers of this version: gvisor, and docker where there is an engine. Where gvisor cannot be used there is none, and a
-// run says why: nobody is put into a container who has not asked for it.
+// hostDrivers makes the drivers of this version: gvisor, docker where there is an engine, and qemu where there is one with a kernel. Where gvisor cannot be
+// used there is none, and a run says why: nobody is put into a container who has not asked for it.
 func hostDrivers(cfg driverConfig) (hostTools, error) {
 	config := gvisor.Config{Home: cfg.Home, Sentry: cfg.Sentry, Ready: cfg.Ready, Logger: cfg.Logger}
 	if cfg.Group != "" {
@@ -47,6 +49,12 @@ func hostDrivers(cfg driverConfig) (hostTools, error) {
 	} else {
 		tools.Absent["docker"] = why
 	}
+	if m, why := machineDriver(cfg); m != nil {
+		tools.Drivers, sweep = append(tools.Drivers, m), append(sweep, m.Sweep)
+	} else {
+		tools.Absent["qemu"] = why
+	}
+	tools.Absent["firecracker"] = "this version has no driver of that name; its virtual machines are QEMU's: --driver qemu"
 	gateway := process.New(func() (string, error) { return process.Executable.Locate(cfg.Gateway, cfg.Home) }, cfg.Limits)
 	closers = append(closers, gateway.Close)
 	tools.Egress, tools.KeepReady = gateway, g.KeepReady
@@ -71,15 +79,17 @@ func hostDrivers(cfg driverConfig) (hostTools, error) {
 	}
 	tools.Carried = func() []fact {
 		return []fact{
+			machineFact(tools),
 			carriedFact(sentrybin.Kernel, cfg.Home, cfg.Sentry, factFatal),
 			carriedFact(process.Executable, cfg.Home, cfg.Gateway, factNo),
 			gatewayFact(process.Landlocked(), os.Getuid() == 0),
 		}
 	}
 	tools.Prune = func(dry bool) ([]string, error) {
+		agents, agentErr := guestbin.Agent.Prune(cfg.Home, dry)
 		kernels, err := sentrybin.Kernel.Prune(cfg.Home, dry)
 		gateways, gatewayErr := process.Executable.Prune(cfg.Home, dry)
-		return append(kernels, gateways...), errors.Join(err, gatewayErr)
+		return slices.Concat(kernels, gateways, agents), errors.Join(err, gatewayErr, agentErr)
 	}
 	return tools, nil
 }

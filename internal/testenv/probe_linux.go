@@ -52,6 +52,11 @@ func probeNow(need Need) error {
 		return try(nil, "strace", "-f", "-y", "--seccomp-bpf", "-e", "trace=fsync", "-o", os.DevNull, "true")
 	case Postgres:
 		return probePostgres(PostgresAddress())
+	case QEMU:
+		if QEMUPath() == "" {
+			return errors.New("qemu-system-x86_64 is not installed (Debian's package qemu-system-x86)")
+		}
+		return probeELF(AgentPath(), "bin/silk-guest")
 	case Docker:
 		return probeDocker(DockerHost())
 	case Sentry:

@@ -1,0 +1,389 @@
+package main
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/silk-sandbox/silk/driver"
+	"github.com/silk-sandbox/silk/driver/confine"
+	"github.com/silk-sandbox/silk/driver/firecracker/wire"
+	"github.com/silk-sandbox/silk/internal/guestwire"
+	"github.com/silk-sandbox/silk/internal/pty"
+)
+
+const mostActs = wire.MostActs
+
+// program is the run's program, from its start to its report.
+type program struct {
+	*agent
+	supervisor *supervisor
+	root       confine.Root
+	rules      int // Landlock's
+
+	pid    int
+	exited chan syscall.WaitStatus
+	gone   chan struct{} // closed when every process has ended
+	oom    atomic.Bool
+	tmp    atomic.Bool
+	disk   atomic.Bool
+	pumps  sync.WaitGroup
+}
+
+// run starts the program and returns when it has ended, with everything that came from it, and all that it has written is under way.
+func (p *program) run() (wire.Report, error) {
+	var err error
+	if p.root, err = confine.OpenRoot(newRoot); err != nil {
+		return wire.Report{}, err
+	}
+	defer p.root.Close()
+	spec := p.plan.Spec()
+	if p.rules, err = confine.Ruleset(p.root, confine.Places(spec)); err != nil {
+		return wire.Report{}, err
+	}
+	defer unix.Close(p.rules)
+	command, missing := p.lookUp()
+	if missing != nil {
+		p.closeStreams()
+		return *missing, nil
+	}
+	p.exited, p.gone = make(chan syscall.WaitStatus, 1), make(chan struct{})
+	p.workspace.Begun = time.Now()
+	missing, err = p.start(command)
+	if err != nil {
+		return wire.Report{}, err
+	}
+	if missing == nil {
+		p.mu.Lock()
+		if !p.hasEnded() {
+			p.main = p.pid
+		}
+		p.mu.Unlock()
+		if err := p.conn.Send(guestwire.Started, nil); err != nil {
+			return wire.Report{}, err
+		}
+		go p.guard()
+	}
+	status := <-p.exited
+	_ = killGroup()
+	<-p.gone
+	p.pumps.Wait()
+	<-p.supervisor.done
+	return p.report(status, missing), p.supervisor.failed
+}
+
+// hasEnded says whether the program has.
+func (p *program) hasEnded() bool {
+	select {
+	case status := <-p.exited:
+		p.exited <- status
+		return true
+	default:
+		return false
+	}
+}
+
+// closeStreams ends what a program would have written.
+func (p *program) closeStreams() {
+	for _, s := range []guestwire.Stream{guestwire.Stdout, guestwire.Stderr} {
+		_ = p.conn.Writer(s).Close()
+	}
+}
+
+// start makes the stage and lets it become the program. missing says that it cannot.
+func (p *program) start(command string) (missing *wire.Report, err error) {
+	orderR, orderW, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	statusR, statusW, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	goR, goW, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer statusR.Close()
+	defer goW.Close()
+	ours, theirs, err := p.channels()
+	if err != nil {
+		return nil, err
+	}
+	rules := os.NewFile(uintptr(p.rules), "rules")
+	dir, err := os.Open(group)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	process, err := os.StartProcess("/proc/self/exe", []string{stageName}, &os.ProcAttr{
+		Dir: "/", Env: []string{}, Files: append(slices.Clone(theirs), orderR, statusW, goR, rules),
+		Sys: &syscall.SysProcAttr{
+			Cloneflags:  unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWNET,
+			UseCgroupFD: true, CgroupFD: int(dir.Fd()),
+		},
+	})
+	for _, f := range append(theirs, orderR, statusW, goR) {
+		_ = f.Close()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("start the program: %w", err)
+	}
+	p.pid = process.Pid
+	go p.reap()
+	p.carry(ours)
+	if err := errors.Join(json.NewEncoder(orderW).Encode(order{p.plan, command}), orderW.Close()); err != nil {
+		return nil, err
+	}
+	return p.await(statusR, goW)
+}
+
+// await hears the stage out.
+func (p *program) await(status, letGo *os.File) (missing *wire.Report, err error) {
+	for {
+		var b [16]byte
+		if _, err := io.ReadFull(status, b[:]); err != nil {
+			if errors.Is(err, io.EOF) && p.supervisor != nil { // it is the program
+				p.supervisor.begun.Store(true)
+				return nil, nil
+			}
+			return nil, errors.New("start the program: the stage has ended without a word")
+		}
+		what, number := int64(binary.NativeEndian.Uint64(b[:])), int64(binary.NativeEndian.Uint64(b[8:]))
+		switch what {
+		case stageListens:
+			listener, err := p.fetch(int(number))
+			if err != nil {
+				return nil, fmt.Errorf("fetch the filter's listener: %w", err)
+			}
+			p.supervisor = &supervisor{
+				listener: listener, root: p.root, policy: confine.PolicyOf(p.plan.Spec()), quick: confine.Quick(p.plan.Trees), first: p.pid,
+				seen: p.events.add, end: func() { _ = killGroup() }, refused: map[string]*driver.Refusal{}, done: make(chan struct{}),
+			}
+			go p.supervisor.run()
+			p.endWith(func() { _ = killGroup() })
+			if _, err := letGo.Write([]byte{1}); err != nil {
+				return nil, err
+			}
+		case stageFailed:
+			return notExecuted(p.plan.Args[0], syscall.Errno(number)), nil
+		default:
+			return nil, fmt.Errorf("start the program: %w (the console says more)", syscall.Errno(number))
+		}
+	}
+}
+
+// fetch takes a descriptor out of the stage.
+func (p *program) fetch(fd int) (int, error) {
+	process, err := unix.PidfdOpen(p.pid, 0)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(process)
+	return unix.PidfdGetfd(process, fd, 0)
+}
+
+// channels are the two sides of what the program reads and writes: stdin, stdout, stderr, or a terminal three times.
+func (p *program) channels() (ours, theirs []*os.File, err error) {
+	if p.plan.Terminal != nil {
+		main, replica, err := pty.Open()
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := setSize(main, *p.plan.Terminal); err != nil {
+			return nil, nil, err
+		}
+		if err := replica.Chown(user, user); err != nil {
+			return nil, nil, err
+		}
+		p.mu.Lock()
+		p.terminal = main
+		p.mu.Unlock()
+		return []*os.File{main}, []*os.File{replica, replica, replica}, nil
+	}
+	for i := range 3 {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return nil, nil, err
+		}
+		if i == 0 {
+			r, w = w, r
+		}
+		if err := w.Chown(user, user); err != nil { // so that /dev/stdout can be opened
+			return nil, nil, err
+		}
+		ours, theirs = append(ours, r), append(theirs, w)
+	}
+	return ours, theirs, nil
+}
+
+// carry moves bytes between the program and the host.
+func (p *program) carry(ours []*os.File) {
+	in := ours[0]
+	go func() {
+		_, _ = io.Copy(in, p.conn.Reader(guestwire.Stdin))
+		if p.plan.Terminal == nil {
+			_ = in.Close()
+		}
+	}()
+	if p.plan.Terminal != nil {
+		_ = p.conn.Writer(guestwire.Stderr).Close()
+		p.pumps.Go(func() { pump(p.conn.Writer(guestwire.Stdout), in) })
+		return
+	}
+	p.pumps.Go(func() { pump(p.conn.Writer(guestwire.Stdout), ours[1]) })
+	p.pumps.Go(func() { pump(p.conn.Writer(guestwire.Stderr), ours[2]) })
+}
+
+// reap takes the status of everybody who ends, as the first process of a machine has to.
+func (p *program) reap() {
+	defer close(p.gone)
+	for {
+		var status syscall.WaitStatus
+		if err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil && !errors.Is(err, unix.EINTR) { // until somebody is to be reaped
+			return // ECHILD: none is left
+		}
+		p.mu.Lock() // its number may be another's when it is reaped
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
+		if err == nil && pid == p.pid {
+			p.main = 0
+			p.exited <- status
+		}
+		p.mu.Unlock()
+	}
+}
+
+// guardInterval is the time between looks at what no event tells of.
+const guardInterval = 50 * time.Millisecond
+
+// guard ends the program when memory has run out, and notices when a file system is full.
+func (p *program) guard() {
+	ticker := time.NewTicker(guardInterval)
+	defer ticker.Stop()
+	for {
+		p.notice()
+		if p.oom.Load() {
+			_ = killGroup()
+			return
+		}
+		select {
+		case <-p.gone:
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+func (p *program) notice() {
+	if oomKills() > 0 {
+		p.oom.Store(true)
+	}
+	if full("/tmp") || p.plan.ShmBytes > 0 && full("/dev/shm") {
+		p.tmp.Store(true)
+	}
+	if full("/workspace") {
+		p.disk.Store(true)
+	}
+}
+
+// report says how it ended, by what the program cannot write to.
+func (p *program) report(status syscall.WaitStatus, missing *wire.Report) wire.Report {
+	p.notice()
+	r := wire.Report{}
+	if missing != nil {
+		r = *missing
+	} else if status.Signaled() {
+		r.Signal = int(status.Signal())
+	} else {
+		r.Code = status.ExitStatus()
+	}
+	account(&r)
+	s := p.supervisor
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.Violation = s.violation
+	r.OOM = r.Violation == nil && p.oom.Load()
+	for _, rule := range s.order {
+		r.Refused = append(r.Refused, *s.refused[rule])
+	}
+	if p.tmp.Load() {
+		r.Flags.TmpFull = 1
+	}
+	if p.disk.Load() {
+		r.Flags.DiskFull = 1
+	}
+	p.events.sum(&r)
+	return r
+}
+
+// notExecuted says what a shell would.
+func notExecuted(command string, errno syscall.Errno) *wire.Report {
+	if errno == unix.ENOENT { // its interpreter
+		return &wire.Report{NotFound: true, Code: 127, Message: command + ": what interprets it does not exist"}
+	}
+	return &wire.Report{NotFound: true, Code: 126, Message: fmt.Sprintf("%s: it cannot be executed: %v", command, errno)}
+}
+
+// lookUp finds the command as a shell would. missing is what one would say.
+func (p *program) lookUp() (command string, missing *wire.Report) {
+	name := p.plan.Args[0]
+	candidates := []string{name}
+	if !strings.Contains(name, "/") {
+		candidates = nil
+		for _, v := range p.plan.Env {
+			if list, ok := strings.CutPrefix(v, "PATH="); ok {
+				candidates = nil
+				for dir := range strings.SplitSeq(list, ":") {
+					candidates = append(candidates, path.Join("/", dir, name))
+				}
+			}
+		}
+	}
+	missing = &wire.Report{NotFound: true, Code: 127, Message: name + ": no such command"}
+	for _, c := range candidates {
+		full := c
+		if !path.IsAbs(c) {
+			full = path.Join(p.plan.Dir, c)
+		}
+		fd, err := p.root.At(full, unix.O_PATH)
+		if err != nil {
+			continue
+		}
+		var s unix.Stat_t
+		err = unix.Fstat(fd, &s)
+		_ = unix.Close(fd)
+		if err != nil {
+			continue
+		}
+		if s.Mode&unix.S_IFMT == unix.S_IFREG && mayExecute(&s) {
+			return c, nil
+		}
+		missing = &wire.Report{NotFound: true, Code: 126, Message: name + ": it cannot be executed"}
+	}
+	return "", missing
+}
+
+// mayExecute says whether the program's user may execute a file.
+func mayExecute(s *unix.Stat_t) bool {
+	switch {
+	case s.Uid == user:
+		return s.Mode&0o100 != 0
+	case s.Gid == user:
+		return s.Mode&0o010 != 0
+	}
+	return s.Mode&0o001 != 0
+}
+
+func setSize(terminal *os.File, s wire.Size) error { return pty.Resize(terminal, s.Columns, s.Rows) }

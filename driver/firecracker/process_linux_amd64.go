@@ -1,0 +1,257 @@
+package firecracker
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/silk-sandbox/silk/internal/cgroup"
+)
+
+// process is a VMM that runs. It dies with the thread that started it, which waits for it.
+type process struct {
+	proc    *os.Process
+	group   *cgroup.Group // nil: there is none here
+	console *tail
+	gone    chan struct{} // closed when it has ended
+	state   *os.ProcessState
+}
+
+// vmmStarted, if not nil, hears of each VMM: a test's.
+var vmmStarted func(pid int)
+
+// Descriptors of a VMM begin here.
+const firstFD = 3
+
+// startVMM starts it with files as its descriptors from firstFD on. They stay the caller's.
+func startVMM(path string, args []string, files []*os.File, group *cgroup.Group) (*process, error) {
+	p := &process{group: group, console: &tail{}, gone: make(chan struct{})}
+	out, theirs, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", path, err)
+	}
+	cmd := exec.CommandContext(context.Background(), path, args...)
+	cmd.Env, cmd.Dir = []string{"PATH=/usr/bin:/bin", "LC_ALL=C"}, "/"
+	cmd.Stdout, cmd.Stderr = theirs, theirs
+	cmd.ExtraFiles = files
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	if os.Geteuid() == 0 {
+		id := nobodysID()
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: id, Gid: id, Groups: kvmGroup()}
+		cmd.SysProcAttr.Cloneflags = unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
+	}
+	started := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // for good: the signal of a parent's death is that of its thread (prctl(2))
+		err := cmd.Start()
+		_ = theirs.Close()
+		if err == nil {
+			p.proc = cmd.Process
+			if vmmStarted != nil {
+				vmmStarted(p.proc.Pid)
+			}
+			if group != nil {
+				if err = group.Add(p.proc.Pid); err != nil {
+					_ = p.proc.Kill()
+					_ = cmd.Wait()
+				}
+			}
+		}
+		started <- err
+		if err != nil {
+			return
+		}
+		_ = cmd.Wait()
+		p.state = cmd.ProcessState
+		<-p.console.done
+		close(p.gone)
+		runtime.UnlockOSThread() // nothing of the thread was changed
+	}()
+	p.console.done = make(chan struct{})
+	go p.console.read(out)
+	if err := <-started; err != nil {
+		<-p.console.done
+		return nil, fmt.Errorf("start %s: %w", path, err)
+	}
+	return p, nil
+}
+
+// kill ends it. It may still be ending when it returns.
+func (p *process) kill() {
+	select {
+	case <-p.gone:
+	default:
+		_ = p.proc.Kill() // it was waited for, at worst
+	}
+}
+
+// The ids of VMMs: above those that a system gives to people, services and their containers, and below 2^31.
+const firstID, lastID = 1_200_000_000, 2_000_000_000
+
+// nobodysID is a user id that nobody has: each VMM its own, so that none can reach another.
+func nobodysID() uint32 {
+	var random [8]byte
+	_, _ = rand.Read(random[:]) // never fails: crypto/rand
+	return firstID + uint32(binary.NativeEndian.Uint64(random[:])%(lastID-firstID))
+}
+
+// kvmGroup is the group that may use KVM, which a VMM of another user than silk's is in; none where there is no KVM.
+func kvmGroup() []uint32 {
+	var s unix.Stat_t
+	if err := unix.Stat("/dev/kvm", &s); err != nil || s.Mode&0o060 != 0o060 || s.Gid == 0 {
+		return nil
+	}
+	return []uint32{s.Gid}
+}
+
+// tail keeps the end of what a console says.
+type tail struct {
+	done chan struct{}
+	mu   sync.Mutex
+	last []byte
+}
+
+const tailBytes = 4 << 10
+
+func (t *tail) read(r *os.File) {
+	defer close(t.done)
+	defer r.Close()
+	buf := make([]byte, 4<<10)
+	for {
+		n, err := r.Read(buf)
+		t.mu.Lock()
+		if t.last = append(t.last, buf[:n]...); len(t.last) > tailBytes {
+			t.last = append(t.last[:0:0], t.last[len(t.last)-tailBytes:]...)
+		}
+		t.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// say is the console's last lines, for an error of ours: printable, and in one line.
+func (t *tail) say() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var lines []string
+	for line := range strings.Lines(string(t.last)) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	lines = lines[max(0, len(lines)-6):]
+	if len(lines) == 0 {
+		return "its console says nothing"
+	}
+	return "its console ends with: " + printable(strings.Join(lines, " | "))
+}
+
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r > 0x7e {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+// host is what all machines of a driver share.
+type host struct {
+	groups func() (*cgroup.Root, error)
+	kvm    func() bool
+	clock  func() int64
+}
+
+func newHost() host {
+	return host{groups: sync.OnceValues(cgroup.Find), kvm: sync.OnceValue(haveKVM), clock: sync.OnceValue(clockKHz)}
+}
+
+// haveKVM says whether machines can have the processor's own virtualization: a machine can be made, and by the VMM, who is somebody else if silk is root.
+func haveKVM() bool {
+	fd, err := unix.Open("/dev/kvm", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	const getVersion, version, createVM = 0xae00, 12, 0xae01 // Documentation/virt/kvm/api.rst
+	n, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), getVersion, 0)
+	if errno != 0 || n != version || os.Geteuid() == 0 && kvmGroup() == nil {
+		return false
+	}
+	vm, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), createVM, 0)
+	if errno == 0 {
+		_ = unix.Close(int(vm))
+	}
+	return errno == 0
+}
+
+// clockKHz is how fast the host's processors count, 0 if it is not known.
+func clockKHz() int64 {
+	f, err := os.Open("/proc/cpuinfo")
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	b, _ := io.ReadAll(io.LimitReader(f, 4<<10))
+	for line := range strings.Lines(string(b)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "cpu MHz" {
+			var mhz float64
+			if _, err := fmt.Sscan(value, &mhz); err == nil {
+				return int64(math.Round(mhz * 1000))
+			}
+		}
+	}
+	return 0
+}
+
+// Sweep removes what a silk that was killed left behind: empty control groups.
+func (d *Driver) Sweep(ctx context.Context) error {
+	groups, err := d.host.groups()
+	if errors.Is(err, cgroup.ErrUnavailable) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return groups.Sweep(ctx)
+}
+
+// vmmOverheadBytes is what a VMM takes besides the machine's memory: QEMU with its translated code 220 MiB at most.
+const vmmOverheadBytes = 384 << 20
+
+// makeGroup makes the VMM's control group, or none where none can be had. Its processors are one more than the machine's, for
+// what the VMM does itself; the program's share is held in the machine.
+func (d *Driver) makeGroup(m machine) (*cgroup.Group, error) {
+	root, err := d.host.groups()
+	if errors.Is(err, cgroup.ErrUnavailable) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	g, err := root.New()
+	if err != nil {
+		return nil, err
+	}
+	if err := g.Limit(cgroup.Limits{MemoryBytes: m.memoryBytes + vmmOverheadBytes, CPUs: float64(m.processors + 1), Processes: 64}); err != nil {
+		return nil, errors.Join(err, g.Remove(context.Background()))
+	}
+	return g, nil
+}
+
+// exitGrace bounds the wait for a VMM to end by itself, after the guest has switched off.
+const exitGrace = 10 * time.Second

@@ -1,0 +1,320 @@
+package firecracker
+
+import (
+	"archive/tar"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/silk-sandbox/silk/driver"
+	"github.com/silk-sandbox/silk/driver/firecracker/vsock"
+	"github.com/silk-sandbox/silk/driver/firecracker/wire"
+	"github.com/silk-sandbox/silk/internal/guestwire"
+)
+
+// bootLimit bounds the time from the VMM's start to the agent's first word, and the agent's preparations after it without the time that Fill
+// takes. An emulated machine takes 6 to 20 s on an idle host, and several times that on a busy one.
+func bootLimit(kvm bool) time.Duration {
+	if kvm {
+		return 10 * time.Second
+	}
+	return 180 * time.Second
+}
+
+// guestOverheadBytes is memory of a machine that is neither the program's nor the workspace's: kernel, agent, and page tables.
+const guestOverheadBytes = 160 << 20
+
+// validate catches what a machine must not be asked for. It is not policy.
+func validate(spec driver.Spec) error {
+	switch {
+	case spec.Image == nil:
+		return errors.New("start sandbox: no image")
+	case len(spec.Args) == 0:
+		return errors.New("start sandbox: no command")
+	case spec.Stdout == nil && spec.Terminal == nil:
+		return errors.New("start sandbox: no output")
+	case spec.MemoryBytes <= 0, spec.WorkspaceBytes <= 0, spec.TmpBytes <= 0, spec.ShmBytes <= 0 && !spec.ReadOnly, spec.Processes <= 0, spec.CPUs <= 0:
+		return errors.New("start sandbox: every limit must be above zero")
+	case spec.Network != driver.NetworkDeny && spec.Network != driver.NetworkLoopback && spec.Network != driver.NetworkLink:
+		return fmt.Errorf("start sandbox: the %s driver has no network mode %q", "microVM", spec.Network)
+	}
+	return nil
+}
+
+// held says whether this driver can keep what a spec promises.
+func (d *Driver) held(spec driver.Spec) error {
+	if spec.Network == driver.NetworkLink {
+		return &driver.Unheld{Promise: "network", Detail: "the " + d.Name() + " driver has no way out of a machine yet", Fix: "leave --net out, or use the gvisor driver"}
+	}
+	if spec.RequireWatch {
+		return &driver.Unheld{Promise: "watch", Detail: "a virtual machine is not watched from the host's kernel, only by its own", Fix: "leave require_watch out, or use the gvisor driver"}
+	}
+	return nil
+}
+
+// Usable says whether there is all that a machine needs, without starting one. The error is [ErrUnusable] with what is missing and how to get it.
+func (d *Driver) Usable() error {
+	if _, err := d.vmm.path(); err != nil {
+		return err
+	}
+	_, _, err := d.parts()
+	return err
+}
+
+// Probe says what this host does not enforce as usual. An error means that no sandbox can be started at all.
+func (d *Driver) Probe(_ context.Context, spec driver.Spec) (notes []string, err error) {
+	if err := d.held(spec); err != nil {
+		return nil, err
+	}
+	if err := d.Usable(); err != nil {
+		return nil, err
+	}
+	if d.host.kvm() {
+		notes = append(notes, "the program runs in a virtual machine of its own (KVM), whose agent is the only watcher")
+	} else {
+		notes = append(notes, "the program runs in a virtual machine of its own, which is emulated, as the host has no usable /dev/kvm: it starts in tens of seconds and computes many times slower; its agent is the only watcher")
+	}
+	if !spec.ReadOnly {
+		notes = append(notes, "files in /workspace count as memory: the limit is memory and workspace together")
+	}
+	if os.Geteuid() != 0 {
+		notes = append(notes, "the VMM runs as this user and in its network, behind its own system call filter: silk is not root")
+	}
+	if _, why := d.host.groups(); why != nil {
+		notes = append(notes, fmt.Sprintf("memory and processor time of the VMM itself are not limited: %v", why))
+	}
+	return notes, nil
+}
+
+func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ driver.Sandbox, err error) {
+	if err := validate(spec); err != nil {
+		return nil, err
+	}
+	if err := d.held(spec); err != nil {
+		return nil, err
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	s := &sandbox{driver: d, spec: spec, over: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			if cause := context.Cause(ctx); cause != nil { // the caller's wish, and what has failed is how it ended
+				err = cause
+			}
+			err = errors.Join(err, s.discard())
+		}
+	}()
+	if err := s.boot(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.let(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *sandbox) trace(step string) {
+	if s.spec.Trace != nil {
+		s.spec.Trace(step, time.Now())
+	}
+}
+
+// boot starts the machine and waits for its agent's first word.
+func (s *sandbox) boot(ctx context.Context) (err error) {
+	d := s.driver
+	path, err := d.vmm.path()
+	if err != nil {
+		return err
+	}
+	b, err := d.prepared(ctx)
+	if err != nil {
+		return err
+	}
+	defer b.close() // the VMM has its own
+	s.trace("kernel is there")
+
+	ours, theirs, err := pair()
+	if err != nil {
+		return err
+	}
+	defer theirs.Close()
+	files := []*os.File{b.kernel, b.initial, theirs, s.spec.Image}
+	m := machine{
+		processors:  visibleCPUs(s.spec),
+		memoryBytes: machineMemory(s.spec),
+		kvm:         d.host.kvm(), clockKHz: d.host.clock(),
+		kernel: firstFD, initial: firstFD + 1, vsock: firstFD + 2, drives: []drive{{"root", firstFD + 3}},
+	}
+	for i, mount := range s.spec.Mounts {
+		m.drives = append(m.drives, drive{fmt.Sprintf("mount%d", i), firstFD + len(files)})
+		files = append(files, mount.Image)
+	}
+	s.limit = bootLimit(m.kvm)
+	s.serve(ours)
+	group, err := d.makeGroup(m)
+	if err != nil {
+		return err
+	}
+	if group != nil {
+		s.undo.Push(group.Remove)
+	}
+	if s.vmm, err = startVMM(path, d.vmm.args(m), files, group); err != nil {
+		return err
+	}
+	s.undo.PushFunc(func() { s.vmm.kill(); <-s.vmm.gone })
+	s.trace("machine is switched on")
+	return s.await(ctx, s.hello, "the agent did not call")
+}
+
+// pair is a socket's two ends: ours, and the VMM's.
+func pair() (*net.UnixConn, *os.File, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make the machine's vsock: %w", err)
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "vsock"), os.NewFile(uintptr(fds[1]), "vsock")
+	conn, err := net.FileConn(ours)
+	if err = errors.Join(err, ours.Close()); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("make the machine's vsock: %w", err), theirs.Close())
+	}
+	return conn.(*net.UnixConn), theirs, nil
+}
+
+// serve begins to be the machine's vsock device, which has one port that answers, once.
+func (s *sandbox) serve(device *net.UnixConn) {
+	host, agent := net.Pipe()
+	s.conn = guestwire.New(host, guestwire.Host)
+	s.hello, s.started, s.reported, s.failed = make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
+	var called atomic.Bool
+	ctx, cancel := context.WithCancel(context.Background())
+	s.running.Go(func() {
+		err := vsock.Serve(ctx, device, func(port uint32) (net.Conn, error) {
+			if port != guestwire.Port || !called.CompareAndSwap(false, true) {
+				return nil, unix.ECONNREFUSED
+			}
+			return agent, nil
+		})
+		_ = agent.Close()
+		if err != nil && !errors.Is(err, context.Canceled) {
+			s.fail(err)
+		}
+	})
+	s.running.Go(s.listen)
+	s.running.Go(s.readReport)
+	s.undo.PushFunc(func() {
+		cancel()
+		_ = s.conn.Close()
+		s.running.Wait()
+	})
+}
+
+// await waits for the machine to come to a point.
+func (s *sandbox) await(ctx context.Context, point <-chan struct{}, late string) error {
+	timer := time.NewTimer(s.limit)
+	defer timer.Stop()
+	select {
+	case <-point:
+		return nil
+	case <-s.failed:
+		return s.why()
+	case <-s.vmm.gone:
+		return s.why()
+	case <-timer.C:
+		return fmt.Errorf("%s within %v; %s", late, s.limit, s.vmm.console.say())
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// let tells the agent the plan, fills the workspace, and returns when the program runs, or when it is known that it cannot.
+func (s *sandbox) let(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, s.vmm.kill) // whatever waits for the agent ends
+	defer stop()
+	s.trace("agent is there")
+	plan := wire.PlanOf(s.spec, time.Now())
+	if c := s.driver.config; s.spec.Drain != nil {
+		plan.Drain = &wire.Bounds{FileBytes: c.MaxFileBytes, TotalBytes: c.MaxTotalBytes, Entries: c.MaxEntries}
+	}
+	if err := s.channels(&plan); err != nil {
+		return err
+	}
+	b, err := json.Marshal(plan)
+	if err != nil {
+		return err
+	}
+	w := s.conn.Writer(guestwire.Plan)
+	if _, err := w.Write(b); err != nil {
+		return s.because(ctx, err)
+	}
+	if err := w.Close(); err != nil {
+		return s.because(ctx, err)
+	}
+	s.drain()
+	if err := s.fill(); err != nil {
+		return s.because(ctx, err)
+	}
+	s.trace("workspace is filled")
+	if err := s.await(ctx, s.started, "the program did not start"); err != nil {
+		return err
+	}
+	if !stop() {
+		return context.Cause(ctx)
+	}
+	s.trace("program runs")
+	return nil
+}
+
+// fill writes the workspace. A stream that ends in the middle is one that the agent refuses: it has no program yet.
+func (s *sandbox) fill() error {
+	w := s.conn.Writer(guestwire.Fill)
+	fill := s.spec.Fill
+	if fill == nil {
+		fill = func(w io.Writer) error { return tar.NewWriter(w).Close() }
+	}
+	if err := fill(w); err != nil {
+		return fmt.Errorf("fill workspace: %w", err)
+	}
+	return w.Close()
+}
+
+// because is err, or what has become of the machine meanwhile.
+func (s *sandbox) because(ctx context.Context, err error) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-s.failed:
+		if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.ErrClosedPipe) {
+			return s.why()
+		}
+	default:
+	}
+	return err
+}
+
+// visibleCPUs is how many processors a machine has.
+func visibleCPUs(spec driver.Spec) int {
+	n := int(spec.CPUs)
+	if float64(n) < spec.CPUs {
+		n++
+	}
+	if spec.Deterministic {
+		n = 1
+	}
+	return max(1, min(n, runtime.NumCPU()))
+}
+
+// machineMemory is in whole MiB. What /tmp and /dev/shm hold is the program's memory; a workspace that only holds what Fill wrote is not.
+func machineMemory(spec driver.Spec) int64 {
+	const mib = 1 << 20
+	return (spec.MemoryBytes + spec.WorkspaceBytes + guestOverheadBytes + mib - 1) / mib * mib
+}
