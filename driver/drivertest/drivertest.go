@@ -29,8 +29,9 @@ import (
 // Programs gives each case of the suite its program: Spec.Args by the name of the case. A case without one is skipped.
 type Programs map[string][]string
 
-// guard bounds a wait for something that must come. It is long, because a loaded machine is no fault of the driver.
-const guard = time.Minute
+// Guard bounds a wait for something that must come. It is long, because a loaded machine is no fault of the driver; a test of a driver
+// whose sandboxes are slow, as emulated machines are, makes it longer before it calls Run.
+var Guard = time.Minute
 
 // Run checks a driver. newDriver is called once for each case; root opens the image that the programs run on, which Run
 // closes.
@@ -166,9 +167,9 @@ func (s *started) waitErr() (exit driver.Exit, err error) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(guard):
+	case <-time.After(Guard):
 		s.sandbox.Kill(driver.KillNow)
-		s.b.Fatalf("the sandbox did not end within %v; stdout %q, stderr %q", guard, s.text(s.stdout), s.text(s.stderr))
+		s.b.Fatalf("the sandbox did not end within %v; stdout %q, stderr %q", Guard, s.text(s.stdout), s.text(s.stderr))
 	}
 	// When the sandbox is gone nobody can write any more: both channels are at their end.
 	for _, k := range []*sink{s.stdout, s.stderr} {
@@ -177,7 +178,7 @@ func (s *started) waitErr() (exit driver.Exit, err error) {
 		}
 		select {
 		case <-k.eof:
-		case <-time.After(guard):
+		case <-time.After(Guard):
 			s.b.Fatal("a channel is still open though the sandbox is gone")
 		}
 	}
@@ -244,7 +245,7 @@ func (k *sink) String() string {
 // await waits until text has arrived.
 func (k *sink) await(b *bench, text string) {
 	b.Helper()
-	deadline := time.After(guard)
+	deadline := time.After(Guard)
 	for {
 		if strings.Contains(k.String(), text) {
 			return
