@@ -11,25 +11,6 @@
 // The same file is the program's last form before it is the program: see stage.
 package main
 
-import (
-	"fmt"
-	"os"
+import "os"
 
-	"golang.org/x/sys/unix"
-)
-
-func main() {
-	if len(os.Args) > 0 && os.Args[0] == stageName {
-		stage() // does not return
-	}
-	if os.Getpid() != 1 {
-		fmt.Fprintln(os.Stderr, "silk-guest: this is the first process of a virtual machine, and nothing else")
-		os.Exit(2)
-	}
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "silk-guest:", err) // on the console, whose tail the host shows
-	}
-	// On machines without firmware a restart is what ends them: the VMM is told not to boot again.
-	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
-	select {}
-}
+func main() { os.Exit(start()) }

@@ -72,7 +72,8 @@ func module(t *testing.T, depends string) []byte {
 	}
 	header.Shoff = 64 + uint64(len(names)+len(info))
 	for _, part := range []any{
-		header, []byte(names), []byte(info), elf.Section64{},
+		header, []byte(names), []byte(info),
+		elf.Section64{},
 		elf.Section64{Name: 1, Type: uint32(elf.SHT_PROGBITS), Off: 64 + uint64(len(names)), Size: uint64(len(info))},
 		elf.Section64{Name: 10, Type: uint32(elf.SHT_STRTAB), Off: 64, Size: uint64(len(names))},
 	} {

@@ -39,8 +39,9 @@ const (
 	stageBroken  = 3 // an errno, from before; the console has more
 )
 
-// stage is the process that becomes the program: in its namespaces already, and still root. It gives up everything and executes.
-func stage() {
+// stage is the process that becomes the program: in its namespaces already, and still root. It gives up everything and executes. It returns
+// if that fails.
+func stage() int {
 	runtime.LockOSThread() // what follows is about this thread, and others end with the execution
 	status, errno := int64(stageBroken), unix.Errno(0)
 	err := becomeProgram()
@@ -52,7 +53,7 @@ func stage() {
 	}
 	errors.As(err, &errno)
 	_ = tell(status, int64(errno))
-	os.Exit(125)
+	return 125
 }
 
 // executeError is of the program itself.
@@ -76,7 +77,7 @@ func becomeProgram() error {
 	if err := wire.Read(os.NewFile(stageOrder, "order"), &o); err != nil {
 		return fmt.Errorf("read order: %w", err)
 	}
-	filter := confine.PolicyOf(func() driver.Spec { s := o.Plan.Spec(); return s }()).Filter()
+	filter := confine.PolicyOf(o.Plan.Spec()).Filter()
 	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	for _, step := range []struct {
 		what string

@@ -27,12 +27,29 @@ type agent struct {
 	program   *program
 	events    *events
 
-	mu       sync.Mutex    // what follows is guarded by it
-	stopped  bool // the host wants no program
+	mu       sync.Mutex // what follows is guarded by it
+	stopped  bool       // the host wants no program
 	stop     func()
 	main     int           // the program's process, as long as it is one
 	terminal *os.File      // main side
 	bye      chan struct{} // closed when the host has everything, or is gone
+}
+
+// start is what this process is here for. It returns only if that is nothing.
+func start() int {
+	if len(os.Args) > 0 && os.Args[0] == stageName {
+		return stage()
+	}
+	if os.Getpid() != 1 {
+		fmt.Fprintln(os.Stderr, "silk-guest: this is the first process of a virtual machine, and nothing else")
+		return 2
+	}
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "silk-guest:", err) // on the console, whose tail the host shows
+	}
+	// On machines without firmware a restart is what ends them: the VMM is told not to boot again.
+	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
+	select {}
 }
 
 // run is everything, from boot to the host's last word.
