@@ -17,6 +17,7 @@ import (
 	"github.com/silk-sandbox/silk/internal/testenv"
 )
 
+// envChild makes a child of the test, and has the directory of its parent.
 const envChild = "SILK_TEST_MICROVM_CHILD"
 
 // A silk that is killed at any moment leaves no VMM, and an empty control group at most, which the next one sweeps.
@@ -53,7 +54,11 @@ func TestKilled(t *testing.T) {
 func killChild(t *testing.T, delay time.Duration) (pid int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run", "^TestKilled$")
-	cmd.Env = append(os.Environ(), envChild+"=1")
+	dir, err := home()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Env = append(os.Environ(), envChild+"="+dir)
 	cmd.WaitDelay = time.Second
 	out, err := cmd.StdoutPipe()
 	if err != nil {

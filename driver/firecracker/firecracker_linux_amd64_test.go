@@ -14,11 +14,17 @@ import (
 	"github.com/silk-sandbox/silk/internal/testenv"
 )
 
-var home = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "silk-microvm-") })
+// home is where what machines boot is made: of a child that will be killed, its parent's.
+var home = sync.OnceValues(func() (string, error) {
+	if dir := os.Getenv(envChild); dir != "" {
+		return dir, nil
+	}
+	return os.MkdirTemp("", "silk-microvm-")
+})
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if dir, err := home(); err == nil {
+	if dir, err := home(); err == nil && os.Getenv(envChild) == "" {
 		_ = os.RemoveAll(dir)
 	}
 	os.Exit(code)
