@@ -39,7 +39,8 @@ type kernel struct {
 	state     *os.ProcessState
 	waitErr   error
 
-	closeOnce sync.Once
+	words  sync.RWMutex // shared while something is sent to the process after its start
+	closed bool         // sock is; its number may be another file's by now
 }
 
 // spawn starts a Sentry for a program that sees cpus processors. The process knows nothing of a run. On error nothing is
@@ -229,7 +230,22 @@ func (k *kernel) kill() {
 
 // close gives up our end of the socket. Closing it ends the process if it still runs.
 func (k *kernel) close() {
-	k.closeOnce.Do(func() { _ = unix.Close(k.sock) })
+	k.words.Lock()
+	defer k.words.Unlock()
+	if !k.closed {
+		k.closed = true
+		_ = unix.Close(k.sock)
+	}
+}
+
+// tell says something to the process, at any time. EPIPE if nobody hears it any more.
+func (k *kernel) tell(c wire.Control) error {
+	k.words.RLock()
+	defer k.words.RUnlock()
+	if k.closed {
+		return unix.EPIPE
+	}
+	return packet.Send(k.sock, c)
 }
 
 // discard ends a kernel that is not wanted and waits until it is gone.

@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/silk-sandbox/silk/driver"
+	"github.com/silk-sandbox/silk/driver/gvisor/wire"
 	"github.com/silk-sandbox/silk/internal/testenv"
 )
 
@@ -69,5 +71,37 @@ func TestTightLimits(t *testing.T) {
 	}
 	if !strings.Contains(got, "ulimit -f") {
 		t.Errorf("with a limit of file sizes: %q", got)
+	}
+}
+
+// TestTellAfterTheEnd: the number of a closed socket is soon that of another run's, which must not be killed by mistake.
+func TestTellAfterTheEnd(t *testing.T) {
+	pair := func() [2]int {
+		p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	ended := pair()
+	defer unix.Close(ended[1])
+	k := &kernel{sock: ended[0]}
+	if err := k.tell(wire.Control{Kill: true}); err != nil {
+		t.Fatalf("while it lives: %v", err)
+	}
+	k.close()
+	another := pair()
+	defer unix.Close(another[0])
+	defer unix.Close(another[1])
+	if another[0] != ended[0] {
+		t.Fatalf("the next descriptor is %d, not %d again", another[0], ended[0])
+	}
+	s := &sandbox{kernel: k}
+	if err := s.Signal(int(unix.SIGUSR1)); err != nil {
+		t.Errorf("signal: %v", err)
+	}
+	s.Kill(driver.KillDrain)
+	if n, err := unix.Read(another[1], make([]byte, 64)); !errors.Is(err, unix.EAGAIN) {
+		t.Errorf("another sandbox's kernel got %d bytes, error %v", n, err)
 	}
 }

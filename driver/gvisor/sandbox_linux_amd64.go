@@ -11,7 +11,6 @@ import (
 
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/driver/gvisor/wire"
-	"github.com/silk-sandbox/silk/internal/packet"
 )
 
 // sandbox is one run in one kernel.
@@ -122,7 +121,7 @@ const killGrace = 2 * time.Second
 // Kill implements [driver.Sandbox].
 func (s *sandbox) Kill(how driver.KillMode) {
 	s.killed.Store(true)
-	if how == driver.KillDrain && packet.Send(s.kernel.sock, wire.Control{Kill: true}) == nil {
+	if how == driver.KillDrain && s.kernel.tell(wire.Control{Kill: true}) == nil {
 		go s.killIfStuck()
 		return
 	}
@@ -147,7 +146,7 @@ func (s *sandbox) killIfStuck() {
 
 // Signal implements [driver.Signaler].
 func (s *sandbox) Signal(n int) error {
-	if err := packet.Send(s.kernel.sock, wire.Control{Signal: int32(n)}); err != nil && !peerGone(err) {
+	if err := s.kernel.tell(wire.Control{Signal: int32(n)}); err != nil && !peerGone(err) {
 		return fmt.Errorf("send signal to sandbox: %w", err)
 	}
 	return nil
