@@ -13,22 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// tree makes a directory with files.
-func tree(t testing.TB, files map[string]string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for name, text := range files {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
-
 func TestReadFiles(t *testing.T) {
 	outside := tree(t, map[string]string{"secret": "secret", "sub/x": "x"})
 	dir := tree(t, map[string]string{"a.js": "a", "lib/b.js": "b", "lib/deep/c.js": "c", "Upper.js": "u"})
