@@ -189,11 +189,13 @@ func FuzzConn(f *testing.F) {
 		if err := c.Run(ignore); err == nil {
 			t.Error("it ended without an error")
 		}
+		c.mu.Lock()
 		for _, s := range c.streams {
 			if s.arriving.Len() > Window || s.credit > Window || s.credit < 0 {
 				t.Errorf("stream %d has %d bytes and may send %d", s.id, s.arriving.Len(), s.credit)
 			}
 		}
+		c.mu.Unlock()
 		select {
 		case <-done:
 		case <-time.After(10 * time.Second):

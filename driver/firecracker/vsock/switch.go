@@ -84,9 +84,10 @@ func (x *exchange) take(p []byte) error {
 		return x.reply(at, opReset, 0, nil)
 	case c == nil && h.op == opRequest:
 		return x.open(at, h)
-	case c == nil && h.op == opReset:
+	case c != nil && !c.dead:
+	case h.op == opReset:
 		return nil
-	case c == nil:
+	default: // of a stream that there is not, or is no more: what it has sent before may still be on its way to the host
 		return x.reply(at, opReset, 0, nil)
 	}
 	if c.sent-h.forwarded > c.sent-c.taken {
