@@ -38,7 +38,7 @@ const firstFD = 3
 
 // startVMM starts it with files as its descriptors from firstFD on. They stay the caller's.
 func startVMM(path string, args []string, files []*os.File, group *cgroup.Group) (*process, error) {
-	p := &process{group: group, console: &tail{}, gone: make(chan struct{})}
+	p := &process{group: group, console: &tail{done: make(chan struct{})}, gone: make(chan struct{})}
 	out, theirs, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", path, err)
@@ -80,7 +80,6 @@ func startVMM(path string, args []string, files []*os.File, group *cgroup.Group)
 		close(p.gone)
 		runtime.UnlockOSThread() // nothing of the thread was changed
 	}()
-	p.console.done = make(chan struct{})
 	go p.console.read(out)
 	if err := <-started; err != nil {
 		<-p.console.done
