@@ -111,6 +111,9 @@ func TestInstalled(t *testing.T) {
 		if err != nil {
 			return err
 		}
+		if entry.Type() == fs.ModeSymlink { // its mode says nothing: silk-runtime is silk
+			return nil
+		}
 		if mode := info.Mode().Perm(); mode&0o444 != 0o444 || mode&0o022 != 0 || entry.IsDir() && mode&0o111 != 0o111 {
 			t.Errorf("%s has mode %v", path, info.Mode())
 		}
