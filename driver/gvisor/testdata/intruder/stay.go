@@ -24,6 +24,14 @@ func fork() {
 	pid, _, errno := syscall.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
 	if errno != 0 || pid != 0 {
 		must(errnoError(errno))
+		// Until it has ended it would be a third process of the sandbox. SIGCHLD is ignored: there is nothing to reap.
+		_, err := unix.Wait4(int(pid), nil, 0, nil)
+		for err == unix.EINTR {
+			_, err = unix.Wait4(int(pid), nil, 0, nil)
+		}
+		if err != unix.ECHILD {
+			must(err)
+		}
 		return
 	}
 	if pid, _, _ := syscall.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0); pid != 0 {
