@@ -3,7 +3,9 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -46,20 +48,24 @@ func TestNoteAsks(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			var text []byte
-			for deadline := time.Now().Add(time.Minute); !strings.Contains(string(text), "silk-sandbox output ·") && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-				if text, err = os.ReadFile(vault.note); err != nil {
-					t.Error(err)
+			ended := make(chan error, 1)
+			go func() { ended <- cmd.Wait(); _ = terminal.Close() }()
+			var shown strings.Builder
+			for lines := bufio.NewScanner(user); lines.Scan(); {
+				fmt.Fprintln(&shown, lines.Text())
+				if c.command == "watch" && strings.Contains(lines.Text(), "note.md:1: ") { // the block's end
+					if err := cmd.Process.Signal(os.Interrupt); err != nil {
+						t.Error(err)
+					}
 				}
 			}
-			if c.command == "watch" {
-				_ = cmd.Process.Signal(os.Interrupt)
+			runErr := <-ended
+			text, err := os.ReadFile(vault.note)
+			if err != nil {
+				t.Fatal(err)
 			}
-			runErr := cmd.Wait()
-			_ = terminal.Close()
-			shown, _ := io.ReadAll(user)
-			if !strings.Contains(string(text), c.want) || strings.Contains(string(shown), asked) != c.asked || strings.Contains(string(shown), "line 1: approval needed for timeout 1h40m") != c.asked {
-				t.Errorf("%v\n%s\n%s", runErr, shown, text)
+			if !strings.Contains(string(text), c.want) || strings.Contains(shown.String(), asked) != c.asked || strings.Contains(shown.String(), "line 1: approval needed for timeout 1h40m") != c.asked {
+				t.Errorf("%v\n%s\n%s", runErr, shown.String(), text)
 			}
 		})
 	}
