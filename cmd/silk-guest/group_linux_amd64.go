@@ -13,15 +13,23 @@ import (
 	"github.com/silk-sandbox/silk/driver/firecracker/wire"
 )
 
-// group is the control group of the program and everything that comes from it (version 2, Documentation/admin-guide/cgroup-v2.rst).
-const group = "/sys/fs/cgroup/run"
+// Control groups (version 2, Documentation/admin-guide/cgroup-v2.rst): that of the program and everything that comes from it, and the agent's own, which tells
+// the pages that it has written to the workspace from the program's.
+const (
+	group    = "/sys/fs/cgroup/run"
+	ownGroup = "/sys/fs/cgroup/agent"
+)
 
-// makeGroup makes it. Pages of /workspace, /tmp and /dev/shm count as memory of whoever wrote them, and so the limit is memory and workspace together.
+// makeGroup makes them. Pages of /workspace, /tmp and /dev/shm count as memory of whoever wrote them: the kernel holds the program to memory and workspace
+// together, and [memoryOver] to memory alone.
 func makeGroup(p wire.Plan) error {
 	if err := control("/sys/fs/cgroup/cgroup.subtree_control", "+memory +pids +cpu"); err != nil {
 		return err
 	}
-	if err := os.Mkdir(group, 0o755); err != nil {
+	if err := errors.Join(os.Mkdir(group, 0o755), os.Mkdir(ownGroup, 0o755)); err != nil {
+		return err
+	}
+	if err := control(ownGroup+"/cgroup.procs", "1"); err != nil {
 		return err
 	}
 	const period = 100_000 // microseconds, the kernel's default
@@ -58,12 +66,16 @@ func control(name, value string) error {
 // killGroup ends every process of the program. They may still be ending when it returns.
 func killGroup() error { return control(group+"/cgroup.kill", "1") }
 
-// counter reads a number: of a file that has only one if key is empty, else of the line that begins with key.
+// counter reads a number of the program's group: of a file that has only one if key is empty, else of the line that begins with key.
 func counter(name, key string) int64 {
 	b, err := os.ReadFile(group + "/" + name)
 	if err != nil {
 		return 0
 	}
+	return numberIn(b, key)
+}
+
+func numberIn(b []byte, key string) int64 {
 	for line := range strings.Lines(string(b)) {
 		text := strings.TrimSpace(line)
 		if rest, ok := strings.CutPrefix(text, key+" "); ok || key == "" {
@@ -78,6 +90,41 @@ func counter(name, key string) int64 {
 		}
 	}
 	return 0
+}
+
+// memorySlack is how far the kernel's counts may lag behind, in bytes: MEMCG_CHARGE_BATCH pages for each processor (mm/memcontrol.c), twice.
+const memorySlack = 1 << 20
+
+// memoryOver says whether the program has more memory than it may: what nobody but it can give back, without the pages of the workspace that it has
+// written. before is what the agent's group had in files before it filled the workspace, in bytes. What comes and goes between two looks is not noticed; the
+// kernel's limit holds that too.
+func memoryOver(most, before int64) bool {
+	used := workspaceUsed()
+	b, err := os.ReadFile(group + "/memory.stat")
+	if err != nil {
+		return false
+	}
+	files := max(used, workspaceUsed()) - (ownFiles() - before) // whatever was written or removed meanwhile is on its side
+	n := numberIn(b, "anon") + numberIn(b, "kernel") - numberIn(b, "slab_reclaimable")
+	return n+max(0, numberIn(b, "shmem")-max(0, files)) > most+memorySlack
+}
+
+// ownFiles are the bytes of files in memory that the agent has written, and that are still there.
+func ownFiles() int64 {
+	b, err := os.ReadFile(ownGroup + "/memory.stat")
+	if err != nil {
+		return 0
+	}
+	return numberIn(b, "shmem")
+}
+
+// workspaceUsed is what is in the workspace, in bytes.
+func workspaceUsed() int64 {
+	var s unix.Statfs_t
+	if unix.Statfs(newRoot+"/workspace", &s) != nil {
+		return 0
+	}
+	return int64(s.Blocks-s.Bfree) * s.Bsize
 }
 
 func oomKills() int64 { return counter("memory.events", "oom_kill") }

@@ -102,6 +102,10 @@ func (p *program) closeStreams() {
 	}
 }
 
+// stageEnv: the runtime sends no signals to a thread of the stage's that waits for an answer of ours, which would take its question back. The program's
+// environment is the plan's.
+var stageEnv = []string{"GODEBUG=asyncpreemptoff=1"}
+
 // start makes the stage and lets it become the program. missing says that it cannot.
 func (p *program) start(command string) (missing *wire.Report, err error) {
 	orderR, orderW, err := os.Pipe()
@@ -129,7 +133,7 @@ func (p *program) start(command string) (missing *wire.Report, err error) {
 	}
 	defer dir.Close()
 	process, err := os.StartProcess("/proc/self/exe", []string{stageName}, &os.ProcAttr{
-		Dir: "/", Env: []string{}, Files: append(slices.Clone(theirs), orderR, statusW, goR, rules),
+		Dir: "/", Env: stageEnv, Files: append(slices.Clone(theirs), orderR, statusW, goR, rules),
 		Sys: &syscall.SysProcAttr{
 			Cloneflags:  unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWNET,
 			UseCgroupFD: true, CgroupFD: int(dir.Fd()),
@@ -287,7 +291,7 @@ func (p *program) guard() {
 }
 
 func (p *program) notice() {
-	if oomKills() > 0 {
+	if oomKills() > 0 || memoryOver(p.plan.MemoryBytes, p.filesBefore) {
 		p.oom.Store(true)
 	}
 	if full("/tmp") || p.plan.ShmBytes > 0 && full("/dev/shm") {

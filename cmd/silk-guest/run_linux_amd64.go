@@ -22,10 +22,11 @@ type agent struct {
 	conn  *guestwire.Conn
 	began time.Time // of the kernel's clock
 
-	plan      wire.Plan
-	workspace *confine.Workspace
-	program   *program
-	events    *events
+	plan        wire.Plan
+	workspace   *confine.Workspace
+	filesBefore int64 // see memoryOver
+	program     *program
+	events      *events
 
 	mu       sync.Mutex // what follows is guarded by it
 	stopped  bool       // the host wants no program
@@ -164,6 +165,7 @@ func (a *agent) do() (err error) {
 	if err := errors.Join(setClock(a.plan.Now), makeRoot(a.plan), makeGroup(a.plan)); err != nil {
 		return err
 	}
+	a.filesBefore = ownFiles()
 	if a.workspace, err = confine.OpenWorkspace(newRoot+"/workspace", a.plan.ReadOnly); err != nil {
 		return err
 	}

@@ -78,7 +78,6 @@ func becomeProgram() error {
 		return fmt.Errorf("read order: %w", err)
 	}
 	filter := confine.PolicyOf(o.Plan.Spec()).Filter()
-	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	for _, step := range []struct {
 		what string
 		do   func() error
@@ -98,11 +97,10 @@ func becomeProgram() error {
 			return fmt.Errorf("%s: %w", step.what, err)
 		}
 	}
-	listener, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER, uintptr(unsafe.Pointer(&program)))
-	if errno != 0 {
-		return fmt.Errorf("set the filter: %w", errno)
+	listener, err := confine.Listen(filter)
+	if err != nil {
+		return fmt.Errorf("set the filter: %w", err)
 	}
-	runtime.KeepAlive(filter)
 	if err := tell(stageListens, int64(listener)); err != nil {
 		return err
 	}

@@ -83,9 +83,6 @@ func (d *Driver) Probe(_ context.Context, spec driver.Spec) (notes []string, err
 	} else {
 		notes = append(notes, "the program runs in a virtual machine of its own, which is emulated, as the host has no usable /dev/kvm: it starts in tens of seconds and computes many times slower; its agent is the only watcher")
 	}
-	if !spec.ReadOnly {
-		notes = append(notes, "files in /workspace count as memory: the limit is memory and workspace together")
-	}
 	if os.Geteuid() != 0 {
 		notes = append(notes, "the VMM runs as this user and in its network, behind its own system call filter: silk is not root")
 	}
