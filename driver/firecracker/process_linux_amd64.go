@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -151,6 +152,9 @@ func (t *tail) say() string {
 		if line = strings.TrimSpace(line); line != "" {
 			lines = append(lines, line)
 		}
+	}
+	if panicked := slices.IndexFunc(lines, func(line string) bool { return strings.Contains(line, "Kernel panic") }); panicked >= 0 {
+		lines = lines[panicked : panicked+1] // what follows is for who mends kernels
 	}
 	lines = lines[max(0, len(lines)-6):]
 	if len(lines) == 0 {
