@@ -5,6 +5,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/silk-sandbox/silk/internal/calltable"
 )
 
 // Check makes harmless calls of our own, each of which the kernel refuses, and looks whether the programs saw them. An
@@ -22,7 +24,7 @@ func (w *Watcher) Check() error {
 	c := uintptr(w.cookie)
 	for _, number := range []uintptr{unix.SYS_SOCKET, unix.SYS_CONNECT, unix.SYS_OPENAT, unix.SYS_EXECVE, unix.SYS_SETUID, unix.SYS_CAPSET, unix.SYS_MOUNT} {
 		if _, _, errno := unix.RawSyscall6(number, c, 0, 0, 0, 0, 0); errno == 0 {
-			return fmt.Errorf("check watcher: %s with impossible arguments was not refused", callNames[number])
+			return fmt.Errorf("check watcher: %s with impossible arguments was not refused", calltable.Name(int(number)))
 		}
 	}
 	// ptrace(2): a process cannot attach to itself, EPERM.

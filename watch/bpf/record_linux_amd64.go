@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/silk-sandbox/silk/internal/calltable"
 	"github.com/silk-sandbox/silk/watch"
 )
 
@@ -109,8 +110,8 @@ func (r *record) call() string {
 	if r.flags&flagCompat != 0 {
 		return fmt.Sprintf("32-bit call %d", r.number)
 	}
-	if int64(r.number) < int64(len(callNames)) && callNames[r.number] != "" {
-		return callNames[r.number]
+	if name := calltable.Name(int(r.number)); name != "" {
+		return name
 	}
 	return fmt.Sprintf("call %d", r.number)
 }
