@@ -200,8 +200,11 @@ type Flags struct {
 type Refusal struct {
 	Rule  string `json:"rule"` // a name of driver/rules
 	Count int64  `json:"count"`
-	Acts  []Act  `json:"acts"` // the first few different ones, 8 at most
+	Acts  []Act  `json:"acts"` // the first few different ones, MostActs at most
 }
+
+// MostActs is how many different acts a refusal has.
+const MostActs = 8
 
 // Watched is what the sandbox's monitor has seen.
 type Watched struct {

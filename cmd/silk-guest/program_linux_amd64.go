@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -24,14 +22,13 @@ import (
 	"github.com/silk-sandbox/silk/internal/pty"
 )
 
-const mostActs = wire.MostActs
-
 // program is the run's program, from its start to its report.
 type program struct {
 	*agent
-	supervisor *supervisor
+	supervisor *confine.Supervisor
+	refused    confine.Refusals
 	root       confine.Root
-	rules      int // Landlock's
+	rules      *os.File // Landlock's
 
 	pid    int
 	exited chan syscall.WaitStatus
@@ -50,18 +47,20 @@ func (p *program) run() (wire.Report, error) {
 	}
 	defer p.root.Close()
 	spec := p.plan.Spec()
-	if p.rules, err = confine.Ruleset(p.root, confine.Places(spec)); err != nil {
+	rules, err := confine.Ruleset(p.root, confine.Places(spec))
+	if err != nil {
 		return wire.Report{}, err
 	}
-	defer unix.Close(p.rules)
-	command, missing := p.lookUp()
-	if missing != nil {
+	p.rules = os.NewFile(uintptr(rules), "rules")
+	defer p.rules.Close()
+	command, none := p.root.LookUp(spec)
+	if none != nil {
 		p.closeStreams()
-		return *missing, nil
+		return *notFound(none), nil
 	}
 	p.exited, p.gone = make(chan syscall.WaitStatus, 1), make(chan struct{})
 	p.workspace.Begun = time.Now()
-	missing, err = p.start(command)
+	missing, err := p.start(command)
 	if err != nil {
 		return wire.Report{}, err
 	}
@@ -80,8 +79,8 @@ func (p *program) run() (wire.Report, error) {
 	_ = killGroup()
 	<-p.gone
 	p.pumps.Wait()
-	<-p.supervisor.done
-	return p.report(status, missing), p.supervisor.failed
+	err = p.supervisor.Close()
+	return p.report(status, missing), err
 }
 
 // hasEnded says whether the program has.
@@ -126,14 +125,13 @@ func (p *program) start(command string) (missing *wire.Report, err error) {
 	if err != nil {
 		return nil, err
 	}
-	rules := os.NewFile(uintptr(p.rules), "rules")
 	dir, err := os.Open(group)
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
 	process, err := os.StartProcess("/proc/self/exe", []string{stageName}, &os.ProcAttr{
-		Dir: "/", Env: stageEnv, Files: append(slices.Clone(theirs), orderR, statusW, goR, rules),
+		Dir: "/", Env: stageEnv, Files: append(slices.Clone(theirs), orderR, statusW, goR, p.rules),
 		Sys: &syscall.SysProcAttr{
 			Cloneflags:  unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWNET,
 			UseCgroupFD: true, CgroupFD: int(dir.Fd()),
@@ -160,7 +158,6 @@ func (p *program) await(status, letGo *os.File) (missing *wire.Report, err error
 		var b [16]byte
 		if _, err := io.ReadFull(status, b[:]); err != nil {
 			if errors.Is(err, io.EOF) && p.supervisor != nil { // it is the program
-				p.supervisor.begun.Store(true)
 				return nil, nil
 			}
 			return nil, errors.New("start the program: the stage has ended without a word")
@@ -172,17 +169,16 @@ func (p *program) await(status, letGo *os.File) (missing *wire.Report, err error
 			if err != nil {
 				return nil, fmt.Errorf("fetch the filter's listener: %w", err)
 			}
-			p.supervisor = &supervisor{
-				listener: listener, root: p.root, policy: confine.PolicyOf(p.plan.Spec()), quick: confine.Quick(p.plan.Trees), first: p.pid,
-				seen: p.events.add, end: func() { _ = killGroup() }, refused: map[string]*driver.Refusal{}, done: make(chan struct{}),
-			}
-			go p.supervisor.run()
+			p.supervisor = confine.Supervise(confine.Supervision{
+				Listener: listener, Root: p.root, Policy: confine.PolicyOf(p.plan.Spec()), First: p.pid,
+				End: func() { _ = killGroup() }, Seen: p.events.seen, Refused: &p.refused,
+			})
 			p.endWith(func() { _ = killGroup() })
 			if _, err := letGo.Write([]byte{1}); err != nil {
 				return nil, err
 			}
 		case stageFailed:
-			return notExecuted(p.plan.Args[0], syscall.Errno(number)), nil
+			return notFound(confine.NotExecuted(p.plan.Args[0], syscall.Errno(number))), nil
 		default:
 			return nil, fmt.Errorf("start the program: %w (the console says more)", syscall.Errno(number))
 		}
@@ -209,7 +205,7 @@ func (p *program) channels() (ours, theirs []*os.File, err error) {
 		if err := setSize(main, *p.plan.Terminal); err != nil {
 			return nil, nil, err
 		}
-		if err := replica.Chown(user, user); err != nil {
+		if err := replica.Chown(confine.User, confine.User); err != nil {
 			return nil, nil, err
 		}
 		p.mu.Lock()
@@ -225,7 +221,7 @@ func (p *program) channels() (ours, theirs []*os.File, err error) {
 		if i == 0 {
 			r, w = w, r
 		}
-		if err := w.Chown(user, user); err != nil { // so that /dev/stdout can be opened
+		if err := w.Chown(confine.User, confine.User); err != nil { // so that /dev/stdout can be opened
 			return nil, nil, err
 		}
 		ours, theirs = append(ours, r), append(theirs, w)
@@ -314,14 +310,8 @@ func (p *program) report(status syscall.WaitStatus, missing *wire.Report) wire.R
 		r.Code = status.ExitStatus()
 	}
 	account(&r)
-	s := p.supervisor
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r.Violation = s.violation
+	r.Violation, r.Refused = p.supervisor.Violation(), p.refused.List()
 	r.OOM = r.Violation == nil && p.oom.Load()
-	for _, rule := range s.order {
-		r.Refused = append(r.Refused, *s.refused[rule])
-	}
 	if p.tmp.Load() {
 		r.Flags.TmpFull = 1
 	}
@@ -332,62 +322,9 @@ func (p *program) report(status syscall.WaitStatus, missing *wire.Report) wire.R
 	return r
 }
 
-// notExecuted says what a shell would.
-func notExecuted(command string, errno syscall.Errno) *wire.Report {
-	if errno == unix.ENOENT { // its interpreter
-		return &wire.Report{NotFound: true, Code: 127, Message: command + ": what interprets it does not exist"}
-	}
-	return &wire.Report{NotFound: true, Code: 126, Message: fmt.Sprintf("%s: it cannot be executed: %v", command, errno)}
-}
-
-// lookUp finds the command as a shell would. missing is what one would say.
-func (p *program) lookUp() (command string, missing *wire.Report) {
-	name := p.plan.Args[0]
-	candidates := []string{name}
-	if !strings.Contains(name, "/") {
-		candidates = nil
-		for _, v := range p.plan.Env {
-			if list, ok := strings.CutPrefix(v, "PATH="); ok {
-				candidates = nil
-				for dir := range strings.SplitSeq(list, ":") {
-					candidates = append(candidates, path.Join("/", dir, name))
-				}
-			}
-		}
-	}
-	missing = &wire.Report{NotFound: true, Code: 127, Message: name + ": no such command"}
-	for _, c := range candidates {
-		full := c
-		if !path.IsAbs(c) {
-			full = path.Join(p.plan.Dir, c)
-		}
-		fd, err := p.root.At(full, unix.O_PATH)
-		if err != nil {
-			continue
-		}
-		var s unix.Stat_t
-		err = unix.Fstat(fd, &s)
-		_ = unix.Close(fd)
-		if err != nil {
-			continue
-		}
-		if s.Mode&unix.S_IFMT == unix.S_IFREG && mayExecute(&s) {
-			return c, nil
-		}
-		missing = &wire.Report{NotFound: true, Code: 126, Message: name + ": it cannot be executed"}
-	}
-	return "", missing
-}
-
-// mayExecute says whether the program's user may execute a file.
-func mayExecute(s *unix.Stat_t) bool {
-	switch {
-	case s.Uid == user:
-		return s.Mode&0o100 != 0
-	case s.Gid == user:
-		return s.Mode&0o010 != 0
-	}
-	return s.Mode&0o001 != 0
+// notFound is the report of a command that is none.
+func notFound(e *driver.Exit) *wire.Report {
+	return &wire.Report{NotFound: e.NotFound, Code: e.Code, Message: e.Message}
 }
 
 func setSize(terminal *os.File, s wire.Size) error { return pty.Resize(terminal, s.Columns, s.Rows) }

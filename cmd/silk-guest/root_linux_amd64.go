@@ -18,9 +18,6 @@ import (
 // newRoot is where the program's root directory is, until it is the root.
 const newRoot = "/newroot"
 
-// user is the program's, and its group.
-const user = 1000
-
 // makeRoot makes the program's file systems: the image, and what is writable.
 func makeRoot(p wire.Plan) error {
 	device, err := drive("root")
@@ -57,7 +54,7 @@ func makeRoot(p wire.Plan) error {
 func workspaceOptions(p wire.Plan) string {
 	options := fmt.Sprintf("mode=755,size=%d", p.WorkspaceBytes)
 	if !p.ReadOnly {
-		options += fmt.Sprintf(",uid=%d,gid=%d", user, user)
+		options += fmt.Sprintf(",uid=%d,gid=%d", confine.User, confine.User)
 	}
 	return options
 }

@@ -77,7 +77,10 @@ func becomeProgram() error {
 	if err := wire.Read(os.NewFile(stageOrder, "order"), &o); err != nil {
 		return fmt.Errorf("read order: %w", err)
 	}
-	filter := confine.PolicyOf(o.Plan.Spec()).Filter()
+	filter, err := confine.PolicyOf(o.Plan.Spec()).Asking()
+	if err != nil {
+		return err
+	}
 	for _, step := range []struct {
 		what string
 		do   func() error
@@ -173,8 +176,8 @@ func becomeUser() error {
 	var none [2]unix.CapUserData
 	return errors.Join(
 		sys(unix.SYS_SETGROUPS, 0, 0, 0),
-		sys(unix.SYS_SETRESGID, user, user, user),
-		sys(unix.SYS_SETRESUID, user, user, user),
+		sys(unix.SYS_SETRESGID, confine.User, confine.User, confine.User),
+		sys(unix.SYS_SETRESUID, confine.User, confine.User, confine.User),
 		unix.Capset(&header, &none[0]))
 }
 

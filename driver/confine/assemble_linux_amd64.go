@@ -1,4 +1,4 @@
-package docker
+package confine
 
 import (
 	"encoding/binary"
@@ -46,16 +46,7 @@ const (
 	offsetArgs   = 16
 )
 
-const (
-	auditX8664 = 0xc000003e // AUDIT_ARCH_X86_64, include/uapi/linux/audit.h
-)
-
-// instruction is struct sock_filter.
-type instruction struct {
-	code   uint16
-	jt, jf uint8
-	k      uint32
-}
+const auditX8664 = 0xc000003e // AUDIT_ARCH_X86_64, include/uapi/linux/audit.h
 
 const (
 	load  = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
@@ -67,17 +58,17 @@ const (
 )
 
 // assemble makes the program. foreign is the answer to calls by another convention than that of x86-64.
-func assemble(calls []call, foreign uint32) ([]instruction, error) {
-	program := []instruction{
-		{load, 0, 0, offsetArch},
-		{equal, 1, 0, auditX8664},
-		{give, 0, 0, foreign},
-		{load, 0, 0, offsetNumber},
-		{above, 0, 1, callNumbers}, // those of x32 too
-		{give, 0, 0, foreign},
+func assemble(calls []call, foreign uint32) ([]unix.SockFilter, error) {
+	program := []unix.SockFilter{
+		{Code: load, K: offsetArch},
+		{Code: equal, Jt: 1, K: auditX8664},
+		{Code: give, K: foreign},
+		{Code: load, K: offsetNumber},
+		{Code: above, Jf: 1, K: callNumbers}, // those of x32 too
+		{Code: give, K: foreign},
 	}
 	for _, c := range calls {
-		var body []instruction
+		var body []unix.SockFilter
 		for _, cl := range c.clauses {
 			code, err := cl.assemble()
 			if err != nil {
@@ -85,65 +76,65 @@ func assemble(calls []call, foreign uint32) ([]instruction, error) {
 			}
 			body = append(body, code...)
 		}
-		body = append(body, instruction{give, 0, 0, unix.SECCOMP_RET_ALLOW})
+		body = append(body, unix.SockFilter{Code: give, K: unix.SECCOMP_RET_ALLOW})
 		if len(body) > 255 {
 			return nil, fmt.Errorf("call %d: %d instructions are too far to jump over", c.number, len(body))
 		}
-		program = append(program, instruction{equal, 0, uint8(len(body)), uint32(c.number)})
+		program = append(program, unix.SockFilter{Code: equal, Jf: uint8(len(body)), K: uint32(c.number)})
 		program = append(program, body...)
 	}
-	program = append(program, instruction{give, 0, 0, unix.SECCOMP_RET_ALLOW})
+	program = append(program, unix.SockFilter{Code: give, K: unix.SECCOMP_RET_ALLOW})
 	if len(program) > 4096 { // BPF_MAXINSNS
 		return nil, fmt.Errorf("a filter of %d instructions", len(program))
 	}
 	return program, nil
 }
 
-func (c clause) assemble() ([]instruction, error) {
-	var code []instruction
+func (c clause) assemble() ([]unix.SockFilter, error) {
+	var code []unix.SockFilter
 	var misses []int // jumps whose false way, or true way for isNot32, leads to the next clause
 	for _, q := range c.when {
 		low := uint32(offsetArgs + 8*q.arg)
 		switch q.op {
 		case is:
-			code = append(code, instruction{load, 0, 0, low}, instruction{equal, 0, 0, uint32(q.value)})
+			code = append(code, unix.SockFilter{Code: load, K: low}, unix.SockFilter{Code: equal, K: uint32(q.value)})
 			misses = append(misses, len(code)-1)
-			code = append(code, instruction{load, 0, 0, low + 4}, instruction{equal, 0, 0, uint32(q.value >> 32)})
+			code = append(code, unix.SockFilter{Code: load, K: low + 4}, unix.SockFilter{Code: equal, K: uint32(q.value >> 32)})
 			misses = append(misses, len(code)-1)
 		case is32, isNot32:
-			code = append(code, instruction{load, 0, 0, low}, instruction{equal, 0, 0, uint32(q.value)})
+			code = append(code, unix.SockFilter{Code: load, K: low}, unix.SockFilter{Code: equal, K: uint32(q.value)})
 			if q.op == isNot32 {
 				misses = append(misses, -(len(code) - 1))
 				continue
 			}
 			misses = append(misses, len(code)-1)
 		case any32:
-			code = append(code, instruction{load, 0, 0, low}, instruction{bits, 0, 0, uint32(q.value)})
+			code = append(code, unix.SockFilter{Code: load, K: low}, unix.SockFilter{Code: bits, K: uint32(q.value)})
 			misses = append(misses, len(code)-1)
 		case masked:
-			code = append(code, instruction{load, 0, 0, low}, instruction{and, 0, 0, q.mask}, instruction{equal, 0, 0, uint32(q.value)})
+			code = append(code, unix.SockFilter{Code: load, K: low}, unix.SockFilter{Code: and, K: q.mask}, unix.SockFilter{Code: equal, K: uint32(q.value)})
 			misses = append(misses, len(code)-1)
 		default:
 			return nil, fmt.Errorf("unknown question %d", q.op)
 		}
 	}
-	code = append(code, instruction{give, 0, 0, c.answer})
+	code = append(code, unix.SockFilter{Code: give, K: c.answer})
 	for _, at := range misses {
 		if at < 0 {
-			code[-at].jt = uint8(len(code) + at - 1)
+			code[-at].Jt = uint8(len(code) + at - 1)
 			continue
 		}
-		code[at].jf = uint8(len(code) - at - 1)
+		code[at].Jf = uint8(len(code) - at - 1)
 	}
 	return code, nil
 }
 
-// encode is the program as the kernel reads it.
-func encode(program []instruction) (b []byte) {
-	for _, i := range program {
-		b = binary.NativeEndian.AppendUint16(b, i.code)
-		b = append(b, i.jt, i.jf)
-		b = binary.NativeEndian.AppendUint32(b, i.k)
+// Encode is a filter as the kernel reads it, 8 bytes for each instruction.
+func Encode(filter []unix.SockFilter) (b []byte) {
+	for _, i := range filter {
+		b = binary.NativeEndian.AppendUint16(b, i.Code)
+		b = append(b, i.Jt, i.Jf)
+		b = binary.NativeEndian.AppendUint32(b, i.K)
 	}
 	return b
 }

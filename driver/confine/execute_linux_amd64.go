@@ -1,4 +1,4 @@
-package docker
+package confine
 
 import (
 	"bytes"
@@ -7,58 +7,64 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/silk-sandbox/silk/driver/rules"
 )
 
 // maxInterpreters bounds the chain of scripts whose interpreters are scripts, as exec_binprm does (fs/exec.c).
 const maxInterpreters = 5
 
 // executed is about a program: its file, and what the kernel opens besides to execute it, a script's interpreter and a
-// program's loader.
-func (s *supervisor) executed(who caller, at int32, name, flags uint64) (rules.Rule, string, error) {
+// program's loader. The call's object is the first of them that may not be executed, else the program itself.
+func (s *Supervisor) executed(who Caller, c *Call, at int32, name, flags uint64) error {
 	text, err := who.text(name)
+	if c.First || s.to.Policy.NoSpawn { // whatever it is
+		c.Object.Path = text
+		return nil
+	}
 	if err != nil {
-		return rules.Rule{}, "", err
+		return err
 	}
 	if text == "" {
 		if flags&unix.AT_EMPTY_PATH == 0 {
-			return rules.Rule{}, "", unix.ENOENT
+			return unix.ENOENT
 		}
 		if text, err = who.directory(at); err != nil { // the descriptor's own file
-			return rules.Rule{}, "", err
+			return err
 		}
 		if !strings.HasPrefix(text, "/") || strings.HasPrefix(text, "/memfd:") {
-			return rules.Rule{}, "", nil
+			c.Object.Anonymous = true
+			return nil
 		}
 	}
-	for range maxInterpreters {
-		dir, err := who.begin(at, text)
+	var program Object
+	for n := range maxInterpreters {
+		o, err := s.lead(who, at, text, flags&unix.AT_SYMLINK_NOFOLLOW == 0)
 		if err != nil {
-			return rules.Rule{}, "", err
+			return err
 		}
-		o, err := s.root.resolve(who, dir, text, flags&unix.AT_SYMLINK_NOFOLLOW == 0)
-		if err != nil {
-			return rules.Rule{}, "", err
+		if c.Object = o; n == 0 {
+			program = o
 		}
-		rule := judged(o, who.self, s.trees)
-		if o.absent && rule.Name == rules.FileUnlisted || o.directory || o.anonymous {
-			return rules.Rule{}, "", nil
+		if s.to.Policy.judgeFile(*c).Name != "" { // before anybody reads it
+			return nil
 		}
-		if rule.Action != rules.Allow {
-			return rule, o.path, nil
+		if o.Absent || o.Directory || o.Anonymous {
+			break
 		}
-		if text, err = s.interpreter(o.path); err != nil || text == "" {
-			return rules.Rule{}, "", err
+		if text, err = s.interpreter(o.Path); err != nil {
+			return err
+		}
+		if text == "" {
+			break
 		}
 		at, flags = unix.AT_FDCWD, 0
 	}
-	return rules.Rule{}, "", nil
+	c.Object = program
+	return nil
 }
 
 // interpreter is what a file names at its beginning, "" if nothing. The file is hostile.
-func (s *supervisor) interpreter(path string) (string, error) {
-	fd, err := s.root.named(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
+func (s *Supervisor) interpreter(path string) (string, error) {
+	fd, err := s.to.Root.named(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
 	if err != nil {
 		return "", err
 	}

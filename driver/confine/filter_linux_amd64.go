@@ -1,74 +1,110 @@
 package confine
 
 import (
+	"fmt"
 	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/driver/rules"
+	"github.com/silk-sandbox/silk/internal/calltable"
 )
 
-// Offsets in struct seccomp_data, include/uapi/linux/seccomp.h.
+// Answers of a filter, besides the errnos.
 const (
-	offsetNumber = 0
-	offsetArch   = 4
+	ask       = uint32(unix.SECCOMP_RET_USER_NOTIF)
+	permitted = uint32(unix.SECCOMP_RET_ALLOW)
 )
 
-const (
-	auditX8664 = 0xc000003e // AUDIT_ARCH_X86_64, include/uapi/linux/audit.h
-	x32        = 0x40000000 // __X32_SYSCALL_BIT
-	newest     = unix.SYS_MSEAL
+func answer(errno unix.Errno) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(errno) }
+
+var (
+	opening   = []string{"open", "openat", "creat"}
+	executing = []string{"execve", "execveat"}
 )
 
-// Filter is the seccomp filter of a program: it asks about every call that a rule may be about, and lets the others go on. Calls by another
-// convention than that of x86-64 end the process, and those that are younger than the rules, or make a file that has no name, do not exist.
-func (p Policy) Filter() []unix.SockFilter {
-	const (
-		load  = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
-		equal = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
-		above = unix.BPF_JMP | unix.BPF_JGT | unix.BPF_K
-		least = unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K
-		give  = unix.BPF_RET | unix.BPF_K
-	)
-	absent := uint32(unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS))
-	program := []unix.SockFilter{
-		{Code: load, K: offsetArch},
-		{Code: equal, Jt: 1, K: auditX8664},
-		{Code: give, K: unix.SECCOMP_RET_KILL_PROCESS},
-		{Code: load, K: offsetNumber},
-		{Code: least, Jf: 1, K: x32},
-		{Code: give, K: unix.SECCOMP_RET_KILL_PROCESS},
-		{Code: above, Jf: 1, K: newest},
-		{Code: give, K: absent},
-		{Code: equal, Jf: 1, K: unix.SYS_MEMFD_CREATE},
-		{Code: give, K: absent},
-	}
-	for _, number := range p.asked() {
-		program = append(program, unix.SockFilter{Code: equal, Jf: 1, K: uint32(number)}, unix.SockFilter{Code: give, K: unix.SECCOMP_RET_USER_NOTIF})
-	}
-	return append(program, unix.SockFilter{Code: give, K: unix.SECCOMP_RET_ALLOW})
-}
-
-// asked are the numbers of the calls that the filter asks about.
-func (p Policy) asked() (list []int) {
-	for name, number := range calls {
-		free := p.Network == driver.NetworkDeny && slices.Contains([]string{"connect", "sendto", "sendmsg", "sendmmsg"}, name) || // there are no sockets but of AF_UNIX
-			slices.Contains([]string{"fallocate", "mincore"}, name)
-		if !free {
-			list = append(list, number)
+// Asking is a filter that decides nothing that a rule is about: it asks a [Supervisor]. [Listen] sets it.
+func (p Policy) Asking() ([]unix.SockFilter, error) {
+	t := newTable()
+	for _, name := range slices.Concat(opening, executing) {
+		if err := t.add(name, clause{answer: ask}); err != nil {
+			return nil, err
 		}
 	}
-	slices.Sort(list)
-	return list
-}
-
-// Kept are the rules that the filter and its answers hold, by name: all of the table but those about a kernel in user space.
-func Kept() (list []string) {
 	for _, r := range rules.All() {
-		if r.Name != rules.ResourceFallocate && r.Name != rules.ResourceMincore {
-			list = append(list, r.Name)
+		for _, name := range r.Calls {
+			if t.has(name) || p.never(name) {
+				continue
+			}
+			if err := t.add(name, clause{answer: ask}); err != nil {
+				return nil, err
+			}
 		}
 	}
-	return list
+	return t.program()
+}
+
+// never says whether a call breaks no rule whatever its arguments are.
+func (p Policy) never(name string) bool {
+	switch name {
+	case "connect", "sendto", "sendmsg", "sendmmsg": // where the network is denied there are no sockets but of AF_UNIX
+		return p.Network == driver.NetworkDeny
+	case "fallocate", "mincore": // rules about a kernel in user space; this one has its own limits
+		return true
+	}
+	return false
+}
+
+// table is what a filter says about each call.
+type table struct {
+	calls []call
+	at    map[string]int // in calls, by name
+}
+
+func newTable() *table { return &table{at: map[string]int{}} }
+
+func (t *table) has(name string) bool { _, ok := t.at[name]; return ok }
+
+// add says more about a call: the first clause that has an answer counts.
+func (t *table) add(name string, clauses ...clause) error {
+	if at, ok := t.at[name]; ok {
+		t.calls[at].clauses = append(t.calls[at].clauses, clauses...)
+		return nil
+	}
+	number, ok := calltable.Number(name)
+	if !ok {
+		return fmt.Errorf("filter: there is no system call %q", name)
+	}
+	t.at[name] = len(t.calls)
+	t.calls = append(t.calls, call{number, clauses})
+	return nil
+}
+
+// callNumbers is above every system call that there is: what has a higher number, or another convention, is not there.
+const callNumbers = 512
+
+// program is the filter, with what holds for every program: calls that nobody has named are not there, nobody touches process 1, and nobody types
+// into a terminal that somebody else reads.
+func (t *table) program() ([]unix.SockFilter, error) {
+	for _, name := range []string{"prlimit64", "kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_open"} {
+		if err := t.add(name, clause{[]cond{{arg: 0, op: is32, value: 1}}, answer(unix.EPERM)}); err != nil {
+			return nil, err
+		}
+	}
+	for _, request := range []uint64{unix.TIOCSTI, unix.TIOCLINUX} {
+		if err := t.add("ioctl", clause{[]cond{{arg: 1, op: is32, value: request}}, answer(unix.EPERM)}); err != nil {
+			return nil, err
+		}
+	}
+	known := map[string]bool{}
+	for name := range Ordinary() {
+		known[name] = true
+	}
+	for number := range callNumbers {
+		if name := calltable.Name(number); name == "" || !known[name] && !t.has(name) {
+			t.calls = append(t.calls, call{number, []clause{{answer: answer(unix.ENOSYS)}}})
+		}
+	}
+	return assemble(t.calls, answer(unix.ENOSYS))
 }

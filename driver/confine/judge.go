@@ -15,11 +15,12 @@ type Object struct {
 	Anonymous bool   // it has no path: a pipe, a socket
 	Directory bool
 	Absent    bool // nothing has that name
+	Link      bool // a symbolic link, and it is not followed
 }
 
-// Judged says by which rule an object may be opened, or why not. self is the process that asks, as the container numbers it. It is
+// judged says by which rule an object may be opened, or why not. self is the process that asks, as it numbers itself. It is
 // the order of driver/rules, with the questions that a name alone does not answer.
-func Judged(o Object, self int, trees []string) rules.Rule {
+func judged(o Object, self int, trees []string) rules.Rule {
 	for _, r := range rules.All() {
 		if len(r.Calls) == 0 && matches(r, o, self, trees) {
 			return r
@@ -46,7 +47,7 @@ func matches(r rules.Rule, o Object, self int, trees []string) bool {
 	case rules.FileSys:
 		return rules.Covers("/sys", o.Path) && !onTheWay(o.Path)
 	case rules.FileImage:
-		return CoversAny(trees, o.Path)
+		return coversAny(trees, o.Path)
 	case rules.FileDirectory:
 		return !o.Anonymous && o.Directory
 	case rules.FileAnonymous:
@@ -54,11 +55,11 @@ func matches(r rules.Rule, o Object, self int, trees []string) bool {
 	case rules.FileUnlisted:
 		return true
 	}
-	return CoversAny(r.Files, o.Path)
+	return coversAny(r.Files, o.Path)
 }
 
-// CoversAny says whether name is one of dirs or lies below one.
-func CoversAny(dirs []string, name string) bool {
+// coversAny says whether name is one of dirs or lies below one.
+func coversAny(dirs []string, name string) bool {
 	return name != "" && slices.ContainsFunc(dirs, func(dir string) bool { return rules.Covers(dir, name) })
 }
 
@@ -93,9 +94,9 @@ func ofAnother(name, base string, self int) bool {
 	return err == nil && n != self
 }
 
-// Quick are the trees at the top of the image, such as /usr, that no other rule says anything about: nearly all that is opened lies
+// quick are the trees at the top of the image, such as /usr, that no other rule says anything about: nearly all that is opened lies
 // there, and what leads out of them leads to the image's other trees, for nobody can put a link into an image.
-func Quick(trees []string) []string {
+func quick(trees []string) []string {
 	names := []string{"/proc", "/sys", "/dev"}
 	for _, r := range rules.All() {
 		names = append(names, r.Files...)
@@ -108,5 +109,5 @@ func Quick(trees []string) []string {
 	})
 }
 
-// Plain says whether a path is absolute and without anything that would have to be resolved but links.
-func Plain(name string) bool { return path.IsAbs(name) && path.Clean(name) == name }
+// plain says whether a path is absolute and without anything that would have to be resolved but links.
+func plain(name string) bool { return path.IsAbs(name) && path.Clean(name) == name }

@@ -32,10 +32,10 @@ type Place struct {
 	access uint64
 }
 
-// Places are all that a program may touch. Listing a directory is free: its names are no secret.
-func Places(spec driver.Spec) []Place {
-	list := []Place{{"/proc", toRead | toWrite}} // whose files are the processes' own; what else is there is masked, or read-only, or forbidden
-	for _, tree := range Readable(spec) {
+// Places are all that a program may touch. Listing a directory is free: its names are no secret. Of /proc there is nothing: what may be
+// opened there a [Supervisor] opens for it.
+func Places(spec driver.Spec) (list []Place) {
+	for _, tree := range readable(spec) {
 		list = append(list, Place{tree, toRead | toRun})
 	}
 	for _, e := range rules.Startup() {
@@ -43,7 +43,7 @@ func Places(spec driver.Spec) []Place {
 		if rules.Covers("/dev", e.Name) {
 			access |= toWrite
 		}
-		if !e.Hidden {
+		if !e.Hidden && !rules.Covers("/proc", e.Name) {
 			list = append(list, Place{e.Name, access})
 		}
 	}
@@ -104,4 +104,13 @@ func landlock(number, a, b, c, d uintptr) (int, error) {
 		return -1, errno
 	}
 	return int(n), nil
+}
+
+// CheckLandlock says whether this kernel has what a run needs of it.
+func CheckLandlock() error {
+	version, err := landlock(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION, 0)
+	if err == nil && version < landlockVersion {
+		err = fmt.Errorf("it has version %d, and %d is needed (Linux 6.2)", version, landlockVersion)
+	}
+	return err
 }

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bytes reads the caller's memory.
-func (c Caller) Bytes(at uint64, n int) ([]byte, error) {
+// bytes reads the caller's memory.
+func (c Caller) bytes(at uint64, n int) ([]byte, error) {
 	b := make([]byte, n)
 	got, err := unix.ProcessVMReadv(c.Thread, []unix.Iovec{{Base: &b[0], Len: uint64(n)}}, []unix.RemoteIovec{{Base: uintptr(at), Len: n}}, 0)
 	if err == nil && got < n {
@@ -18,12 +18,12 @@ func (c Caller) Bytes(at uint64, n int) ([]byte, error) {
 	return b[:max(got, 0)], err
 }
 
-// Text reads a string, page by page: it may end where memory does.
-func (c Caller) Text(at uint64) (string, error) {
+// text reads a string, page by page: it may end where memory does.
+func (c Caller) text(at uint64) (string, error) {
 	const page = 4096
 	var all []byte
 	for len(all) < unix.PathMax {
-		b, err := c.Bytes(at+uint64(len(all)), int(page-(at+uint64(len(all)))%page))
+		b, err := c.bytes(at+uint64(len(all)), int(page-(at+uint64(len(all)))%page))
 		if err != nil {
 			return "", err
 		}
@@ -35,12 +35,12 @@ func (c Caller) Text(at uint64) (string, error) {
 	return "", unix.ENAMETOOLONG
 }
 
-// Address reads a struct sockaddr and returns where it leads, if that is not the sandbox itself.
-func (c Caller) Address(at, length uint64) (to netip.AddrPort, err error) {
+// address reads a struct sockaddr and returns where it leads, if that is not the sandbox itself.
+func (c Caller) address(at, length uint64) (to netip.AddrPort, err error) {
 	if at == 0 || length < 2 {
 		return to, nil
 	}
-	b, err := c.Bytes(at, int(min(length, unix.SizeofSockaddrAny)))
+	b, err := c.bytes(at, int(min(length, unix.SizeofSockaddrAny)))
 	if err != nil {
 		return to, err
 	}
@@ -58,15 +58,15 @@ func (c Caller) Address(at, length uint64) (to netip.AddrPort, err error) {
 	return to, nil
 }
 
-// Sent reads n of struct mmsghdr, or one of struct msghdr, which begin alike: with the address and its length. It returns the first that leads outside.
-func (c Caller) Sent(at, n uint64) (netip.AddrPort, error) {
+// sent reads n of struct mmsghdr, or one of struct msghdr, which begin alike: with the address and its length. It returns the first that leads outside.
+func (c Caller) sent(at, n uint64) (netip.AddrPort, error) {
 	const size = 64               // sizeof(struct mmsghdr)
 	for i := range min(n, 1024) { // UIO_MAXIOV, sendmmsg(2)
-		b, err := c.Bytes(at+i*size, 12)
+		b, err := c.bytes(at+i*size, 12)
 		if err != nil {
 			return netip.AddrPort{}, err
 		}
-		to, err := c.Address(binary.NativeEndian.Uint64(b), uint64(binary.NativeEndian.Uint32(b[8:])))
+		to, err := c.address(binary.NativeEndian.Uint64(b), uint64(binary.NativeEndian.Uint32(b[8:])))
 		if to.IsValid() || err != nil {
 			return to, err
 		}
@@ -74,8 +74,8 @@ func (c Caller) Sent(at, n uint64) (netip.AddrPort, error) {
 	return netip.AddrPort{}, nil
 }
 
-// Raises reads the two struct user_cap_data of capset(2): who has no capability raises one with any bit.
-func (c Caller) Raises(at uint64) (bool, error) {
-	b, err := c.Bytes(at, 24)
+// raises reads the two struct user_cap_data of capset(2): who has no capability raises one with any bit.
+func (c Caller) raises(at uint64) (bool, error) {
+	b, err := c.bytes(at, 24)
 	return err == nil && !bytes.Equal(b, make([]byte, len(b))), err
 }

@@ -1,4 +1,4 @@
-package docker
+package confine
 
 import (
 	"runtime"
@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// opener opens files of a container's /proc for the program, as the program's user and without any right beyond: in a thread of its own, which
+// opener opens files of /proc for a program, as the program's user and without any right beyond: in a thread of its own, which
 // has another user for file systems than this process, and ends with it. What it opens is what was judged, whoever changes names
 // meanwhile; and since the program itself may open nothing in /proc, there is no other way to it.
 type opener struct {
@@ -16,7 +16,7 @@ type opener struct {
 }
 
 type question struct {
-	root   root
+	root   Root
 	path   string // resolved
 	flags  uint64
 	answer chan<- opened
@@ -62,13 +62,13 @@ func becomeUser() unix.Errno {
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0); errno != 0 {
 		return errno
 	}
-	unix.RawSyscall(unix.SYS_SETFSGID, user, 0, 0) // they answer with what was before: setfsuid(2)
-	unix.RawSyscall(unix.SYS_SETFSUID, user, 0, 0)
+	unix.RawSyscall(unix.SYS_SETFSGID, User, 0, 0) // they answer with what was before: setfsuid(2)
+	unix.RawSyscall(unix.SYS_SETFSUID, User, 0, 0)
 	const nobody = ^uintptr(0)
-	if now, _, _ := unix.RawSyscall(unix.SYS_SETFSUID, nobody, 0, 0); now != user {
+	if now, _, _ := unix.RawSyscall(unix.SYS_SETFSUID, nobody, 0, 0); now != User {
 		return unix.EPERM
 	}
-	if now, _, _ := unix.RawSyscall(unix.SYS_SETFSGID, nobody, 0, 0); now != user {
+	if now, _, _ := unix.RawSyscall(unix.SYS_SETFSGID, nobody, 0, 0); now != User {
 		return unix.EPERM
 	}
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
@@ -84,9 +84,9 @@ const (
 )
 
 // give opens a file for the caller of a call and puts it among its descriptors, as what the call returns.
-func (s *supervisor) give(id uint64, path string, flags uint64) unix.Errno {
+func (s *Supervisor) give(id uint64, path string, flags uint64) unix.Errno {
 	answer := make(chan opened, 1)
-	s.opener.asked <- question{s.root, path, flags, answer}
+	s.opener.asked <- question{s.to.Root, path, flags, answer}
 	got := <-answer
 	if got.errno != 0 {
 		return got.errno
@@ -96,7 +96,7 @@ func (s *supervisor) give(id uint64, path string, flags uint64) unix.Errno {
 		id                                  uint64
 		flags, source, target, targetsFlags uint32
 	}{id: id, flags: addAndSend, source: uint32(got.fd), targetsFlags: uint32(flags & unix.O_CLOEXEC)}
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(s.listener), notifyAddFD, uintptr(unsafe.Pointer(&add)))
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(s.to.Listener), notifyAddFD, uintptr(unsafe.Pointer(&add)))
 	if errno == unix.ENOENT { // it was killed meanwhile
 		return 0
 	}

@@ -20,11 +20,11 @@ type Policy struct {
 
 // PolicyOf is that of a spec.
 func PolicyOf(spec driver.Spec) Policy {
-	return Policy{Network: spec.Network, NoSpawn: spec.NoSpawn, Trees: Readable(spec)}
+	return Policy{Network: spec.Network, NoSpawn: spec.NoSpawn, Trees: readable(spec)}
 }
 
-// Readable are the files that a program may read besides those that everybody may.
-func Readable(spec driver.Spec) []string {
+// readable are the files that a program may read besides those that everybody may.
+func readable(spec driver.Spec) []string {
 	trees := slices.Clone(spec.Trees)
 	for _, f := range spec.Files {
 		trees = append(trees, f.Path)
@@ -62,7 +62,7 @@ func (p Policy) Judge(c Call) (rule rules.Rule, argument string) {
 
 // judgeFile is about what is opened or executed. Of what is not there, and would not be forbidden, the kernel says so.
 func (p Policy) judgeFile(c Call) rules.Rule {
-	r := Judged(c.Object, c.Self, p.Trees)
+	r := judged(c.Object, c.Self, p.Trees)
 	if r.Action == rules.Allow || c.Object.Absent && r.Name == rules.FileUnlisted {
 		return rules.Rule{}
 	}
@@ -144,7 +144,7 @@ func (p Policy) breaksSocket(c Call, rule string) bool {
 func becomesAnother(c Call) bool {
 	n := map[string]int{"setreuid": 2, "setregid": 2, "setresuid": 3, "setresgid": 3}[c.Name]
 	for _, id := range c.Args[:max(n, 1)] {
-		if uint32(id) != user && uint32(id) != 1<<32-1 {
+		if uint32(id) != User && uint32(id) != 1<<32-1 {
 			return true
 		}
 	}

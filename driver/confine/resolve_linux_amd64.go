@@ -54,8 +54,8 @@ type Caller struct {
 	Number int // itself, as its own namespace numbers it
 }
 
-// CallerOf finds out whose thread it is.
-func CallerOf(thread int) (Caller, error) {
+// callerOf finds out whose thread it is.
+func callerOf(thread int) (Caller, error) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(thread) + "/status")
 	if err != nil {
 		return Caller{}, err
@@ -79,9 +79,9 @@ const maxLinks = 40
 // errLoop is what the kernel will say too.
 var errLoop = errors.New("too many links")
 
-// Resolve says what a path of a caller leads to: dir is where it begins if it is relative. follow is whether a link in its end counts.
+// resolve says what a path of a caller leads to: dir is where it begins if it is relative. follow is whether a link in its end counts.
 // It is what the kernel is about to do, done beforehand: whoever changes links in between gets what the walls behind allow.
-func (r Root) Resolve(c Caller, dir, name string, follow bool) (Object, error) {
+func (r Root) resolve(c Caller, dir, name string, follow bool) (Object, error) {
 	if !path.IsAbs(name) {
 		name = dir + "/" + name
 	}
@@ -92,12 +92,12 @@ func (r Root) Resolve(c Caller, dir, name string, follow bool) (Object, error) {
 			mode, err := modeOf(fd)
 			_ = unix.Close(fd)
 			if err == nil && (mode != unix.S_IFLNK || !follow) {
-				return Object{Path: clean, Directory: mode == unix.S_IFDIR}, nil
+				return Object{Path: clean, Directory: mode == unix.S_IFDIR, Link: mode == unix.S_IFLNK}, nil
 			}
 		}
 	}
 	at, rest := "/", strings.Split(name, "/")
-	isDir, absent := true, false
+	isDir, absent, isLink := true, false, false
 	for links := 0; len(rest) > 0; {
 		part := rest[0]
 		rest = rest[1:]
@@ -105,7 +105,7 @@ func (r Root) Resolve(c Caller, dir, name string, follow bool) (Object, error) {
 		case "", ".":
 			continue
 		case "..":
-			at, isDir, absent = path.Dir(at), true, false
+			at, isDir, absent, isLink = path.Dir(at), true, false, false
 			continue
 		}
 		next := path.Join(at, part)
@@ -116,13 +116,13 @@ func (r Root) Resolve(c Caller, dir, name string, follow bool) (Object, error) {
 		}
 		fd, err := r.named(next, unix.O_PATH|unix.O_NOFOLLOW)
 		if err != nil { // not there: what is left are names
-			at, isDir, absent = next, false, true
+			at, isDir, absent, isLink = next, false, true, false
 			continue
 		}
 		mode, err := modeOf(fd)
 		if err != nil || mode != unix.S_IFLNK || len(rest) == 0 && !follow {
 			_ = unix.Close(fd)
-			at, isDir, absent = next, mode == unix.S_IFDIR, false
+			at, isDir, absent, isLink = next, mode == unix.S_IFDIR, false, mode == unix.S_IFLNK
 			continue
 		}
 		target, err := readlink(fd)
@@ -144,9 +144,9 @@ func (r Root) Resolve(c Caller, dir, name string, follow bool) (Object, error) {
 			at = "/"
 		}
 		rest = append(strings.Split(target, "/"), rest...)
-		isDir, absent = true, false
+		isDir, absent, isLink = true, false, false
 	}
-	return Object{Path: at, Directory: isDir, Absent: absent}, nil
+	return Object{Path: at, Directory: isDir, Absent: absent, Link: isLink}, nil
 }
 
 // own is what the links of /proc mean that are different for everybody who follows them.
@@ -160,8 +160,8 @@ func (c Caller) own(name string) (string, bool) {
 	return "", false
 }
 
-// Directory is the path of the directory that a call begins at: a descriptor of the caller, or where it is.
-func (c Caller) Directory(fd int32) (string, error) {
+// directory is the path of the directory that a call begins at: a descriptor of the caller, or where it is.
+func (c Caller) directory(fd int32) (string, error) {
 	link := "/proc/" + strconv.Itoa(c.Thread) + "/cwd"
 	if fd != unix.AT_FDCWD {
 		link = fmt.Sprintf("/proc/%d/fd/%d", c.Thread, fd)

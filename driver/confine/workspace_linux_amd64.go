@@ -31,9 +31,6 @@ type stamp struct {
 
 func stampOf(s *unix.Stat_t) stamp { return stamp{s.Ino, uint64(s.Size), s.Ctim, s.Mtim, s.Mode} }
 
-// user is the program's, and its group.
-const user = 1000
-
 // OpenWorkspace opens it. Close it.
 func OpenWorkspace(dir string, readOnly bool) (*Workspace, error) {
 	r, err := os.OpenRoot(dir)
@@ -103,7 +100,7 @@ func (w *Workspace) own(name string) error {
 	if w.readOnly {
 		return nil
 	}
-	return w.root.Lchown(name, user, user)
+	return w.root.Lchown(name, User, User)
 }
 
 func (w *Workspace) putFile(in io.Reader, name string, mode fs.FileMode, edited time.Time) (err error) {

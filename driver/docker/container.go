@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/silk-sandbox/silk/driver"
+	"github.com/silk-sandbox/silk/driver/confine"
 	"github.com/silk-sandbox/silk/driver/docker/launch"
 )
 
@@ -62,9 +63,6 @@ type logConfig struct{ Type string }
 
 type restartPolicy struct{ Name string }
 
-// user is the uid and gid of every program (docs/security.md).
-const user = 1000
-
 // Labels of our containers.
 const (
 	labelRun   = "silk.run"   // the run's id
@@ -101,7 +99,7 @@ func containerOf(spec driver.Spec, h host) (container, error) {
 	cpus := min(spec.CPUs, float64(h.processors))
 	c := container{
 		Image: h.image, Hostname: spec.Hostname,
-		User:       fmt.Sprintf("%d:%d", user, user),
+		User:       fmt.Sprintf("%d:%d", confine.User, confine.User),
 		WorkingDir: "/",
 		Entrypoint: []string{launch.Dir + "/launch"},
 		Env:        []string{}, // the program has its own, which the launcher brings
@@ -111,7 +109,7 @@ func containerOf(spec driver.Spec, h host) (container, error) {
 			ReadonlyRootfs: true,
 			Tmpfs: map[string]string{
 				"/tmp":       fmt.Sprintf("rw,noexec,nosuid,nodev,size=%d,mode=1777", spec.TmpBytes),
-				"/workspace": fmt.Sprintf("rw,exec,nosuid,nodev,size=%d,mode=0755,uid=%d,gid=%d", spec.WorkspaceBytes, user, user),
+				"/workspace": fmt.Sprintf("rw,exec,nosuid,nodev,size=%d,mode=0755,uid=%d,gid=%d", spec.WorkspaceBytes, confine.User, confine.User),
 			},
 			Mounts:        []bind{{"bind", h.gate, launch.Dir, true, bindOptions{"private"}}},
 			Memory:        memory,

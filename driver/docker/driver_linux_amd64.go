@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/silk-sandbox/silk/driver"
+	"github.com/silk-sandbox/silk/driver/confine"
 	"github.com/silk-sandbox/silk/driver/docker/launch"
 	"github.com/silk-sandbox/silk/internal/cgroup"
 )
@@ -48,7 +49,13 @@ func (d *Driver) usable(spec driver.Spec) error {
 	if len(spec.Mounts) > 0 {
 		return &driver.Unheld{Promise: "mounts", Detail: "the docker driver does not mount directories", Fix: "copy them in with --dir or --file, or use the gvisor driver"}
 	}
-	return checkLandlock()
+	if err := confine.CheckLandlock(); err != nil {
+		return &driver.Unheld{
+			Promise: "files", Detail: fmt.Sprintf("files cannot be kept from a program in a container, for want of the kernel's Landlock: %v", err),
+			Fix: "boot a kernel that has it, with landlock in lsm=, or use the gvisor driver",
+		}
+	}
+	return nil
 }
 
 // launcher is the launcher as a file to execute, made once.

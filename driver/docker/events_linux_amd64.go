@@ -54,7 +54,7 @@ func (e *events) read(scope Scope, queue chan event) {
 		e.note(one)
 		if one.Result != "" {
 			if rule, ok := refusedBy(one, e.sandbox.spec.NoSpawn); ok {
-				e.sandbox.refused.add(rule, callOf(one), one.Argument)
+				e.sandbox.refused.Add(rule, driver.Act{Syscall: callOf(one), Argument: one.Argument})
 			}
 		}
 		if e.sandbox.spec.Events == nil {

@@ -1,52 +1,13 @@
 package docker
 
 import (
-	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/driver/rules"
 	"github.com/silk-sandbox/silk/watch"
 )
-
-// refusals counts what rules have refused with an errno. Safe for concurrent use.
-type refusals struct {
-	mu  sync.Mutex
-	all map[string]*driver.Refusal
-}
-
-// mostActs is how many different ones a refusal has.
-const mostActs = 8
-
-func (r *refusals) add(rule, call, argument string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.all == nil {
-		r.all = map[string]*driver.Refusal{}
-	}
-	one := r.all[rule]
-	if one == nil {
-		one = &driver.Refusal{Rule: rule}
-		r.all[rule] = one
-	}
-	one.Count++
-	act := driver.Act{Syscall: call, Argument: argument}
-	if len(one.Acts) < mostActs && !slices.Contains(one.Acts, act) {
-		one.Acts = append(one.Acts, act)
-	}
-}
-
-// list is what was refused, by rule.
-func (r *refusals) list() (list []driver.Refusal) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, rule := range slices.Sorted(maps.Keys(r.all)) {
-		list = append(list, *r.all[rule])
-	}
-	return list
-}
 
 // callOf is the system call of an event.
 func callOf(e watch.Event) string {

@@ -5,14 +5,15 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
-	"path"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/silk-sandbox/silk/driver"
+	"github.com/silk-sandbox/silk/driver/confine"
 	"github.com/silk-sandbox/silk/driver/docker/launch"
+	"github.com/silk-sandbox/silk/watch/bpf"
 )
 
 // planOf is what the starter becomes: command, arguments and environment at addresses that nobody can guess, the filter that knows
@@ -59,8 +60,9 @@ func planOf(spec driver.Spec, command string) (launch.Plan, error) {
 	plan.Regions = append(plan.Regions, launch.Region{At: at, Bytes: b})
 	plan.Message, plan.ListenerAt = at, at+header+part+payload+16
 
-	program, err := filter(spec.Network, spec.NoSpawn, secrets{plan.Path, plan.Argv, plan.Envp, plan.Message})
-	plan.Filter = encode(program)
+	secrets := confine.Secrets{Path: plan.Path, Argv: plan.Argv, Envp: plan.Envp, Message: plan.Message}
+	filter, err := confine.PolicyOf(spec).Deciding(secrets, bpf.Forbidden)
+	plan.Filter = confine.Encode(filter)
 	return plan, err
 }
 
@@ -72,57 +74,6 @@ func secretAddress() uint64 {
 	n := binary.NativeEndian.Uint64(random[:])
 	const low, high = 1 << 32, 0x7000_0000_0000
 	return low + n%(high-low)&^7
-}
-
-// lookUp finds the command as a shell would, in the container. notFound is what one would say.
-func lookUp(r root, spec driver.Spec) (command string, notFound *driver.Exit) {
-	name := spec.Args[0]
-	candidates := []string{name}
-	if !strings.Contains(name, "/") {
-		candidates = nil
-		for _, v := range spec.Env {
-			if list, ok := strings.CutPrefix(v, "PATH="); ok {
-				candidates = nil
-				for dir := range strings.SplitSeq(list, ":") {
-					candidates = append(candidates, path.Join("/", dir, name))
-				}
-			}
-		}
-	}
-	missing := &driver.Exit{NotFound: true, Code: 127, Message: name + ": no such command"}
-	for _, c := range candidates {
-		full := c
-		if !path.IsAbs(c) {
-			full = path.Join(spec.Dir, c)
-		}
-		fd, err := r.at(full, unix.O_PATH)
-		if err != nil {
-			continue
-		}
-		var s unix.Stat_t
-		err = unix.Fstat(fd, &s)
-		_ = unix.Close(fd)
-		switch {
-		case err != nil:
-			continue
-		case s.Mode&unix.S_IFMT != unix.S_IFREG || !mayExecute(&s):
-			missing = &driver.Exit{NotFound: true, Code: 126, Message: name + ": it cannot be executed"}
-			continue
-		}
-		return c, nil
-	}
-	return "", missing
-}
-
-// mayExecute says whether the program's user may execute a file.
-func mayExecute(s *unix.Stat_t) bool {
-	switch {
-	case s.Uid == user:
-		return s.Mode&0o100 != 0
-	case s.Gid == user:
-		return s.Mode&0o010 != 0
-	}
-	return s.Mode&0o001 != 0
 }
 
 // release lets the starter go: it is what package watch/bpf writes to when everything that it will do is watched. What is written means
@@ -156,7 +107,7 @@ func (r release) Write(b []byte) (int, error) {
 // is the run's own: pipes and sockets, nothing, or the replica of its terminal.
 func streamsOf(spec driver.Spec, null *os.File) ([]*os.File, error) {
 	if spec.Terminal != nil {
-		if err := spec.Terminal.Chown(user, user); err != nil {
+		if err := spec.Terminal.Chown(confine.User, confine.User); err != nil {
 			return nil, fmt.Errorf("give the terminal to the program: %w", err)
 		}
 		return []*os.File{spec.Terminal, spec.Terminal, spec.Terminal}, nil
@@ -167,14 +118,14 @@ func streamsOf(spec driver.Spec, null *os.File) ([]*os.File, error) {
 			list[i] = null
 			continue
 		}
-		mode, err := modeOf(int(list[i].Fd()))
+		about, err := list[i].Stat()
 		if err != nil {
 			return nil, fmt.Errorf("look at %s: %w", what, err)
 		}
-		if mode != unix.S_IFIFO && mode != unix.S_IFSOCK {
+		if about.Mode()&(fs.ModeNamedPipe|fs.ModeSocket) == 0 {
 			return nil, errors.New("start sandbox: " + what + " is neither a pipe nor a socket")
 		}
-		if err := list[i].Chown(user, user); err != nil { // who opens /dev/stdin opens it by its owner and mode
+		if err := list[i].Chown(confine.User, confine.User); err != nil { // who opens /dev/stdin opens it by its owner and mode
 			return nil, fmt.Errorf("give %s to the program: %w", what, err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/silk-sandbox/silk/driver"
+	"github.com/silk-sandbox/silk/driver/confine"
 	"github.com/silk-sandbox/silk/driver/docker/launch"
 	"github.com/silk-sandbox/silk/internal/cgroup"
 	"github.com/silk-sandbox/silk/internal/cleanup"
@@ -29,14 +30,14 @@ type sandbox struct {
 	reaper         *reaper
 	ruler, starter party // the launcher's two processes: the container's first, and what becomes the program
 	groups         *cgroup.Others
-	root           root
+	root           confine.Root
 	places         []writable
-	workspace      *workspace
+	workspace      *confine.Workspace
 	scope          Scope // nil if the command cannot be executed
 	unwatched      sync.Once
-	supervisor     *supervisor
+	supervisor     *confine.Supervisor
 	events         *events
-	refused        refusals
+	refused        confine.Refusals
 
 	missing *driver.Exit  // the command cannot be executed: nothing has run
 	drained chan error    // nil if no drain is wanted
@@ -248,7 +249,7 @@ func (s *sandbox) judge(exit *driver.Exit, status syscall.WaitStatus) error {
 	if exit.Violation == nil {
 		exit.Watched.Last = nil
 	}
-	exit.Refused = s.refused.list()
+	exit.Refused = s.refused.List()
 	if exit.NotFound {
 		return err
 	}
@@ -263,7 +264,7 @@ func (s *sandbox) judge(exit *driver.Exit, status syscall.WaitStatus) error {
 // violation is the first forbidden act, if there was one: the supervisor knows more of it than the kernel's record.
 func (s *sandbox) violation(n uint64, first event) *driver.Violation {
 	if s.supervisor != nil {
-		if v := s.supervisor.first(); v != nil {
+		if v := s.supervisor.Violation(); v != nil {
 			return v
 		}
 	}
@@ -303,7 +304,7 @@ func (s *sandbox) drain(exit driver.Exit, err error) (drainErr, _ error) {
 	r, w := io.Pipe()
 	wrote := make(chan error, 1)
 	go func() {
-		err := s.workspace.drain(w, s.driver.config, func() { s.moved.Add(1) })
+		err := s.workspace.Drain(moving{w, func() { s.moved.Add(1) }}, s.driver.config.bounds())
 		w.CloseWithError(err)
 		wrote <- err
 	}()

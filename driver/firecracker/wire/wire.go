@@ -77,9 +77,9 @@ func PlanOf(s driver.Spec, now time.Time) Plan {
 	return p
 }
 
-// Spec is the reverse, as far as rules need it.
+// Spec is the reverse, as far as an agent needs it.
 func (p Plan) Spec() driver.Spec {
-	return driver.Spec{Network: p.Network, Files: p.Files, Trees: p.Trees, ReadOnly: p.ReadOnly, NoSpawn: p.NoSpawn}
+	return driver.Spec{Args: p.Args, Env: p.Env, Dir: p.Dir, Network: p.Network, Files: p.Files, Trees: p.Trees, ReadOnly: p.ReadOnly, NoSpawn: p.NoSpawn}
 }
 
 // Report says how a program ended.
@@ -105,9 +105,6 @@ type Report struct {
 
 // LastEvents is how many events before a violation are kept.
 const LastEvents = 64
-
-// MostActs is how many different acts a refusal has.
-const MostActs = 8
 
 // Read reads what was said on a stream: one JSON value, MaxBytes at most.
 func Read(r io.Reader, to any) error {
@@ -192,7 +189,7 @@ func (r *Report) check() error {
 	}
 	for i := range r.Refused {
 		f := &r.Refused[i]
-		if rule, ok := rules.Named(f.Rule); !ok || rule.Action != rules.Deny && rule.Action != rules.Absent || len(f.Acts) > MostActs || f.Count < 1 {
+		if rule, ok := rules.Named(f.Rule); !ok || rule.Action != rules.Deny && rule.Action != rules.Absent || len(f.Acts) > driver.MostActs || f.Count < 1 {
 			return fmt.Errorf("a refusal by the rule %q", watch.Printable(f.Rule))
 		}
 		for j := range f.Acts {
