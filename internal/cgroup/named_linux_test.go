@@ -20,7 +20,7 @@ func newNamed(t *testing.T) (*Named, string) {
 	path := top + "/container"
 	n, err := MakeNamed(path)
 	if err != nil {
-		t.Skip(err) // as find
+		unavailable(t, err)
 	}
 	t.Cleanup(func() {
 		if err := n.Remove(context.Background()); err != nil {

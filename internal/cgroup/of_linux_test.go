@@ -11,13 +11,7 @@ import (
 )
 
 func TestOf(t *testing.T) {
-	r, err := Find()
-	if errors.Is(err, ErrUnavailable) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := find(t)
 	g, err := r.New()
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +32,7 @@ func TestOf(t *testing.T) {
 	}
 	o, err := Of(cmd.Process.Pid)
 	if errors.Is(err, ErrUnavailable) { // version 1 without cpuacct
-		t.Skip(err)
+		unavailable(t, err)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/silk-sandbox/silk/internal/testenv"
 )
 
 // helper is the variable that makes the test's executable a process with a network namespace of its own.
@@ -37,9 +39,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestNetwork(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("only root makes network namespaces without one of users")
-	}
+	testenv.Require(t, testenv.Root) // only root makes network namespaces without one of users
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), helper+"=1")
 	out, err := cmd.CombinedOutput()

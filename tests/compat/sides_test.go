@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,10 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/silk-sandbox/silk/image"
 	"github.com/silk-sandbox/silk/internal/testenv"
 	"github.com/silk-sandbox/silk/profile"
 	"github.com/silk-sandbox/silk/run"
+	"github.com/silk-sandbox/silk/tests/silktest"
 )
 
 const (
@@ -106,7 +105,7 @@ func kept(c run.Channel) (string, error) {
 func newBwrap(t *testing.T) side {
 	t.Helper()
 	root := filepath.Join(sharedDir(t), "root")
-	unpack(t, root)
+	silktest.Unpack(t, imageTag, root)
 	p, err := profile.NewSet().Lookup(profiled)
 	if err != nil {
 		t.Fatal(err)
@@ -194,50 +193,4 @@ func sharedDir(t *testing.T) string {
 		}
 	}
 	return dir
-}
-
-// unpack copies the files of the image to a new directory.
-func unpack(t *testing.T, root string) {
-	t.Helper()
-	store, err := image.Open(image.Config{System: filepath.Join(testenv.Home(), "images")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	img, err := store.Resolve(imageTag)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tree, err := store.Tree(t.Context(), img, image.TreeConfig{SpoolDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tree.Close()
-	for e := range tree.All() {
-		if err := unpackEntry(tree, e, filepath.Join(root, e.Path)); err != nil {
-			t.Fatalf("unpack the image: %v", err)
-		}
-	}
-}
-
-func unpackEntry(tree *image.Tree, e image.Entry, name string) error {
-	switch {
-	case e.Mode.IsDir():
-		return errors.Join(os.MkdirAll(name, 0o755), os.Chmod(name, e.Mode))
-	case e.Target != "":
-		return os.Symlink(e.Target, name)
-	}
-	content, err := tree.Open(e.Path)
-	if err != nil {
-		return err
-	}
-	return unpackFile(name, content, e)
-}
-
-func unpackFile(name string, content io.Reader, e image.Entry) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(f, content)
-	return errors.Join(err, f.Chmod(e.Mode.Perm()), f.Close(), os.Chtimes(name, e.ModTime, e.ModTime))
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -19,8 +18,8 @@ import (
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/silk-sandbox/silk/image"
 	"github.com/silk-sandbox/silk/internal/testenv"
+	"github.com/silk-sandbox/silk/tests/silktest"
 )
 
 // tag is the image of the bundles.
@@ -43,7 +42,7 @@ func newEngine(t *testing.T) *engine {
 	testenv.Require(t, testenv.Root, testenv.Silk, testenv.Image(tag))
 	dir := t.TempDir()
 	e := &engine{t: t, dir: dir, home: filepath.Join(dir, "home"), rootfs: filepath.Join(dir, "rootfs")}
-	unpack(t, e.rootfs)
+	silktest.Unpack(t, tag, e.rootfs)
 	if err := os.WriteFile(filepath.Join(e.rootfs, "etc/passwd"), []byte("root:x:0:0::/root:/bin/sh\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -51,48 +50,6 @@ func newEngine(t *testing.T) *engine {
 		t.Fatal(err)
 	}
 	return e
-}
-
-// unpack copies the files of the image to a new directory.
-func unpack(t *testing.T, root string) {
-	t.Helper()
-	store, err := image.Open(image.Config{System: filepath.Join(testenv.Home(), "images")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	img, err := store.Resolve(tag)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tree, err := store.Tree(t.Context(), img, image.TreeConfig{SpoolDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tree.Close()
-	for e := range tree.All() {
-		if err := unpackEntry(tree, e, filepath.Join(root, e.Path)); err != nil {
-			t.Fatalf("unpack the image: %v", err)
-		}
-	}
-}
-
-func unpackEntry(tree *image.Tree, e image.Entry, name string) error {
-	switch {
-	case e.Mode.IsDir():
-		return errors.Join(os.MkdirAll(name, 0o755), os.Chmod(name, e.Mode))
-	case e.Target != "":
-		return os.Symlink(e.Target, name)
-	}
-	content, err := tree.Open(e.Path)
-	if err != nil {
-		return err
-	}
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(f, content)
-	return errors.Join(err, f.Chmod(e.Mode.Perm()), f.Close())
 }
 
 // box is one container.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/silk-sandbox/silk/internal/pty"
 	"github.com/silk-sandbox/silk/internal/testenv"
+	"github.com/silk-sandbox/silk/tests/silktest"
 )
 
 // daemon is a Docker Engine of the test's own, which has silk among its runtimes.
@@ -272,11 +273,8 @@ func TestDocker(t *testing.T) {
 // TestContainerd asks the engine's containerd without the engine.
 func TestContainerd(t *testing.T) {
 	d := newDaemon(t)
-	if _, err := exec.LookPath("ctr"); err != nil {
-		t.Skip("containerd's client is not installed")
-	}
 	root := filepath.Join(d.dir, "rootfs")
-	unpack(t, root)
+	silktest.Unpack(t, tag, root)
 	socket := filepath.Join(filepath.Dir(strings.TrimPrefix(d.host, "unix://")), "exec/containerd/containerd.sock")
 	run := func(args ...string) answer {
 		a, _ := d.exec("ctr", nil, append([]string{"--address", socket, "run", "--rm", "--runc-binary", filepath.Join(d.dir, "runtime")}, args...)...)
