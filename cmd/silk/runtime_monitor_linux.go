@@ -3,12 +3,9 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -21,16 +18,11 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"github.com/spf13/cobra"
 
-	"github.com/silk-sandbox/silk/internal/atomicfile"
 	"github.com/silk-sandbox/silk/internal/cgroup"
 	"github.com/silk-sandbox/silk/internal/cleanup"
 	"github.com/silk-sandbox/silk/internal/detach"
-	"github.com/silk-sandbox/silk/oci"
 	"github.com/silk-sandbox/silk/oci/container"
-	"github.com/silk-sandbox/silk/oci/rootfs"
 	"github.com/silk-sandbox/silk/policy"
-	"github.com/silk-sandbox/silk/profile"
-	"github.com/silk-sandbox/silk/record"
 	"github.com/silk-sandbox/silk/run"
 )
 
@@ -205,69 +197,6 @@ func (m *monitor) say(err error) {
 	}
 }
 
-// obey carries out what another call of the runtime asks for.
-func (m *monitor) obey(o container.Order) error {
-	switch {
-	case o.Start:
-		return m.start()
-	case o.Signal > 0:
-		return m.signal(o.Signal)
-	}
-	return errors.New("nothing is asked for")
-}
-
-func (m *monitor) start() error {
-	m.mu.Lock()
-	status := m.state.Status
-	if status == specs.StateCreated {
-		m.state.Status = specs.StateRunning
-		close(m.release)
-	}
-	m.mu.Unlock()
-	if status != specs.StateCreated {
-		return fmt.Errorf("cannot start a container in the %s state", status)
-	}
-	select {
-	case <-m.started:
-		return m.set(specs.StateRunning)
-	case <-m.over:
-	}
-	select {
-	case <-m.started: // and has ended since
-		return nil
-	default:
-		return errors.New(m.outcome.Message)
-	}
-}
-
-// signal ends the run with SIGKILL, and before the program runs with whatever ends programs; else the program gets the signal.
-func (m *monitor) signal(n int) error {
-	select {
-	case <-m.over:
-		return fmt.Errorf("%w: %s", container.ErrNotRunning, m.container.ID)
-	default:
-	}
-	running := true
-	select {
-	case <-m.started:
-	default:
-		running = false
-	}
-	switch {
-	case n == int(syscall.SIGKILL) || !running && n == int(syscall.SIGTERM):
-		m.cancel(killedBy(n))
-	case running:
-		select {
-		case m.signals <- n:
-		default:
-			return errors.New("too many signals wait for the program")
-		}
-	default:
-		return errors.New("the container's program does not run yet")
-	}
-	return nil
-}
-
 // watchEngine ends the run when the engine's own process for this container is gone: nobody reads its output any more, and nobody
 // would end it. Whoever made it by hand and has ended has left it on purpose.
 func (m *monitor) watchEngine() {
@@ -290,27 +219,6 @@ func (m *monitor) watchEngine() {
 	if detach.Gone(m.ctx, m.engine) == nil {
 		m.cancel(errEngineGone)
 	}
-}
-
-// list notes in silk's state directory that there is this container, for `silk gc`.
-func (m *monitor) list(home string) error {
-	dir := filepath.Join(home, containersDir)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("list container: %w", err)
-	}
-	sum := sha256.Sum256([]byte(m.container.Path()))
-	file := filepath.Join(dir, hex.EncodeToString(sum[:])[:32]+".json")
-	data, err := json.Marshal(listed{Root: filepath.Dir(m.container.Path()), ID: m.container.ID, CGroup: m.state.CGroup})
-	if err == nil {
-		err = atomicfile.Write(file, data, 0o600)
-	}
-	if err != nil {
-		return fmt.Errorf("list container: %w", err)
-	}
-	m.mu.Lock()
-	m.state.Listed = file
-	m.mu.Unlock()
-	return m.set(specs.StateCreating)
 }
 
 // prepare finds everything that the run needs, and returns what carries it through.
@@ -371,60 +279,6 @@ func (m *monitor) hold() error {
 	}
 }
 
-// decide puts into the record where the run comes from, and what is held otherwise than its spec says.
-func (m *monitor) decide(with *run.IO, wish oci.Wish) {
-	with.Decisions = append(with.Decisions, record.Decision{What: "container", Text: m.container.ID})
-	for _, note := range wish.Notes {
-		with.Decisions = append(with.Decisions, record.Decision{What: "runtime", Text: note})
-	}
-}
-
-// read is what the bundle asks for. With an error it is what could be read, for the record.
-func (m *monitor) read() (oci.Wish, error) {
-	_, spec, err := readBundle(m.bundle)
-	if err != nil {
-		return oci.Wish{Request: policy.Request{Client: policy.ClientRuntime}}, err
-	}
-	return oci.Translate(spec, oci.Config{Bundle: m.bundle, Profile: m.flags.profile, Stdin: !isNull(m.app.in)})
-}
-
-// request makes the request of a wish, whose image is made if it is new. What the request says of the profile decides about it.
-func (m *monitor) request(h *host, wish *oci.Wish) (policy.Request, error) {
-	for _, o := range wish.Overlays {
-		overlay, err := readOverlay(o)
-		if err != nil {
-			return wish.Request, err
-		}
-		wish.Request.Overlays = append(wish.Request.Overlays, overlay)
-	}
-	prof, err := h.config.profiles.Lookup(wish.Request.Profile)
-	var unknown *profile.UnknownError
-	if errors.As(err, &unknown) && wish.Request.Profile == oci.DefaultProfile {
-		prof, err = oci.Profile(), nil
-	}
-	if err != nil {
-		return wish.Request, err
-	}
-	prof.ReadOnly = prof.ReadOnly || wish.ReadOnly
-	if dir := wish.Request.Dir; dir != "" { // what it leads to must lie in a store
-		if wish.Request.Dir, err = filepath.EvalSymlinks(dir); err != nil {
-			return wish.Request, fmt.Errorf("find %s: %w", dir, err)
-		}
-	}
-	req := wish.RequestFor(prof, h.config.grants)
-	cache := rootfs.Cache{Images: h.images.Store, Dir: h.rootfsDir()}
-	digest, made, err := cache.Image(m.ctx, wish.Root, rootfs.User(wish.User))
-	if err != nil {
-		return req, err
-	}
-	if made {
-		wish.Notes = append(wish.Notes, "the image was made of the root file system")
-	}
-	prof.Image = digest
-	h.lookup = func(policy.Request) (profile.Profile, error) { return prof, nil }
-	return req, m.limitGroup(h, req)
-}
-
 // monitorBytes is what this process may use besides the sandbox. Measured at 30 MiB.
 const monitorBytes = 128 << 20
 
@@ -452,72 +306,4 @@ func (m *monitor) limitGroup(h *host, req policy.Request) error {
 		MemoryBytes: plan.Limits.MemoryBytes + plan.Limits.WorkspaceBytes + sentryBytes + monitorBytes,
 		Processes:   4*plan.Limits.Processes + 2*sentryThreads,
 	})
-}
-
-// readOverlay reads a file that the engine made for the container.
-func readOverlay(o oci.Overlay) (policy.Overlay, error) {
-	const most = 1 << 20 // policy refuses more
-	f, err := os.Open(o.Source)
-	if err != nil {
-		return policy.Overlay{}, fmt.Errorf("open what is to be %s: %w", o.Path, err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err != nil {
-		return policy.Overlay{}, fmt.Errorf("read what is to be %s: %w", o.Path, err)
-	}
-	sum := sha256.Sum256(data)
-	return policy.Overlay{Path: o.Path, Bytes: data, SHA256: hex.EncodeToString(sum[:])}, nil
-}
-
-// isNull says whether f is a device that nobody writes to: an engine's stdin for a container that has none.
-func isNull(f *os.File) bool {
-	info, err := f.Stat()
-	return err != nil || info.Mode()&os.ModeCharDevice != 0 && !isTerminal(f)
-}
-
-// containersDir has a file for each container, in silk's state directory.
-const containersDir = "containers"
-
-// listed is one of those files.
-type listed struct {
-	Root   string `json:"root"`
-	ID     string `json:"id"`
-	CGroup string `json:"cgroup,omitempty"`
-}
-
-// deadContainers removes what is left of containers whose monitor has ended and whose engine has not removed them, or with dry only
-// names them.
-func deadContainers(home string, dry bool) (names []string, err error) {
-	files, err := filepath.Glob(filepath.Join(home, containersDir, "*.json"))
-	if err != nil {
-		return nil, err
-	}
-	var errs []error
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		var l listed
-		if err == nil {
-			err = json.Unmarshal(data, &l)
-		}
-		var c *container.Container
-		if err == nil {
-			c, err = container.At(l.Root, l.ID)
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("read %s: %w", file, err))
-			continue
-		}
-		if c.Alive() {
-			continue
-		}
-		if !dry {
-			if err := dismantle(c, container.State{CGroup: l.CGroup, Listed: file}); err != nil {
-				errs = append(errs, err)
-				continue
-			}
-		}
-		names = append(names, c.Path())
-	}
-	return names, errors.Join(errs...)
 }
