@@ -141,7 +141,8 @@ func (a *agent) resize(payload []byte) error {
 	if a.terminal == nil {
 		return nil
 	}
-	return setSize(a.terminal, wire.Size{Columns: binary.BigEndian.Uint16(payload), Rows: binary.BigEndian.Uint16(payload[2:])})
+	_ = setSize(a.terminal, wire.Size{Columns: binary.BigEndian.Uint16(payload), Rows: binary.BigEndian.Uint16(payload[2:])}) // of a program that has just ended it has none
+	return nil
 }
 
 func (a *agent) hello() error {

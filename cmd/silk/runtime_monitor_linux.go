@@ -146,7 +146,7 @@ func (m *monitor) run(id string) (err error) {
 	case <-m.over:
 		err := <-done
 		if m.outcome.Message != "" {
-			err = errors.New(trimPrefix(string(m.outcome.Kind)+": ", m.outcome.Message))
+			err = errors.Join(errors.New(trimPrefix(string(m.outcome.Kind)+": ", m.outcome.Message)), err)
 		}
 		return m.report(errors.Join(err, undo.Run(m.ctx)))
 	}

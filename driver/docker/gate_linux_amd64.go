@@ -159,40 +159,53 @@ func (g *gate) meet(ctx context.Context) (ruler, starter party, err error) {
 
 // hear waits for what a party tells. io.EOF: it has closed its end.
 func (p party) hear(ctx context.Context) (what, step int, number uint32, err error) {
-	what, step, number, fds, err := p.receive(ctx)
-	for _, fd := range fds {
-		_ = unix.Close(fd)
+	what, step, number, listener, err := p.receive(ctx)
+	if listener >= 0 {
+		_ = unix.Close(listener)
 	}
 	return what, step, number, err
 }
 
-func (p party) receive(ctx context.Context) (what, step int, number uint32, fds []int, err error) {
+// receive is hear, with the descriptor that has come with [launch.Listens], else -1. The caller closes it.
+func (p party) receive(ctx context.Context) (what, step int, number uint32, listener int, err error) {
 	stop := context.AfterFunc(ctx, func() { _ = p.conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	b, oob := make([]byte, launch.MessageBytes+1), make([]byte, unix.CmsgSpace(4))
 	n, oobn, _, _, err := p.conn.ReadMsgUnix(b, oob)
 	if err != nil || n == 0 {
 		if cause := context.Cause(ctx); cause != nil {
-			return 0, 0, 0, nil, cause
+			return 0, 0, 0, -1, cause
 		}
 		if err == nil || errors.Is(err, unix.ECONNRESET) {
 			err = io.EOF
 		}
-		return 0, 0, 0, nil, err
+		return 0, 0, 0, -1, err
 	}
-	if oobn > 0 {
-		messages, err := unix.ParseSocketControlMessage(oob[:oobn])
-		if err != nil {
-			return 0, 0, 0, nil, fmt.Errorf("hear from the launcher: %w", err)
-		}
-		for _, m := range messages {
-			if got, err := unix.ParseUnixRights(&m); err == nil {
-				fds = append(fds, got...)
-			}
+	fds, err := descriptors(oob[:oobn])
+	if err == nil {
+		what, step, number, err = launch.Said(b[:n])
+	}
+	if err == nil && what == launch.Listens && len(fds) == 1 {
+		return what, step, number, fds[0], nil
+	}
+	for _, fd := range fds {
+		_ = unix.Close(fd)
+	}
+	return what, step, number, -1, err
+}
+
+// descriptors are those that came with a message.
+func descriptors(oob []byte) (fds []int, err error) {
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil, fmt.Errorf("hear from the launcher: %w", err)
+	}
+	for _, m := range messages {
+		if got, err := unix.ParseUnixRights(&m); err == nil {
+			fds = append(fds, got...)
 		}
 	}
-	what, step, number, err = launch.Said(b[:n])
-	return what, step, number, fds, err
+	return fds, nil
 }
 
 // pidOf is the process at the other end, unix(7), SO_PEERCRED.

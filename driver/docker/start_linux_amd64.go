@@ -267,7 +267,7 @@ func (s *sandbox) let(ctx context.Context) (err error) {
 // heard waits for the starter's last words: the listener, and then none, because the program has its place.
 func (s *sandbox) heard(ctx context.Context) error {
 	for {
-		what, step, number, fds, err := s.starter.receive(ctx)
+		what, step, number, listener, err := s.starter.receive(ctx)
 		switch {
 		case errors.Is(err, io.EOF) && s.supervisor != nil:
 			s.trace("program runs")
@@ -276,9 +276,11 @@ func (s *sandbox) heard(ctx context.Context) error {
 			return errors.New("the launcher ended before the program began")
 		case err != nil:
 			return fmt.Errorf("hear from the launcher: %w", err)
-		case what == launch.Listens && len(fds) == 1 && s.supervisor == nil:
+		case listener >= 0 && s.supervisor != nil:
+			return errors.Join(errors.New("the launcher hands over a second listener"), unix.Close(listener))
+		case listener >= 0:
 			s.supervisor = confine.Supervise(confine.Supervision{
-				Listener: fds[0], Root: s.root, Policy: confine.PolicyOf(s.spec), Forbidden: bpf.Forbidden, End: s.end, Refused: &s.refused,
+				Listener: listener, Root: s.root, Policy: confine.PolicyOf(s.spec), Forbidden: bpf.Forbidden, End: s.end, Refused: &s.refused,
 			})
 			s.undo.Push(func(context.Context) error { return s.supervisor.Close() })
 		case what == launch.Failed && step == launch.StepExec:

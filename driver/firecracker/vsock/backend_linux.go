@@ -190,9 +190,17 @@ func (b *backend) put(packet []byte) error {
 	}
 }
 
-// call lets the guest know. b.mu is held.
+// call lets the guest know, and does not wait. b.mu is held.
 func (b *backend) call(i int) {
-	if f := b.calls[i]; f != nil {
-		_, _ = f.Write([]byte{1, 0, 0, 0, 0, 0, 0, 0}) // an eventfd takes it, or has so many that one more says nothing
+	if b.calls[i] == nil {
+		return
 	}
+	raw, err := b.calls[i].SyscallConn()
+	if err != nil { // it is closed
+		return
+	}
+	_ = raw.Write(func(fd uintptr) bool {
+		_, _ = unix.Write(int(fd), []byte{1, 0, 0, 0, 0, 0, 0, 0}) // an eventfd takes it, or has so many that one more says nothing
+		return true
+	})
 }

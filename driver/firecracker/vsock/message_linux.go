@@ -109,19 +109,17 @@ func descriptors(oob []byte) (files []*os.File, err error) {
 		return nil, fmt.Errorf("read a message of the VMM: %w", err)
 	}
 	for _, m := range messages {
-		fds, err := unix.ParseUnixRights(&m)
-		if err != nil {
+		fds, notRights := unix.ParseUnixRights(&m)
+		if notRights != nil {
 			continue
 		}
-		for _, fd := range fds {
+		for _, fd := range fds { // all of them: the caller closes what it has
 			unix.CloseOnExec(fd)
-			if err := unix.SetNonblock(fd, true); err != nil { // so that Close ends a Read
-				return files, errors.Join(err, unix.Close(fd))
-			}
+			err = errors.Join(err, unix.SetNonblock(fd, true)) // so that Close ends a Read
 			files = append(files, os.NewFile(uintptr(fd), "vhost-user"))
 		}
 	}
-	return files, nil
+	return files, err
 }
 
 // do does what a message says. Files that it keeps it takes out of the list.

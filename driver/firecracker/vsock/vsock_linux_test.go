@@ -444,3 +444,68 @@ func FuzzMessage(f *testing.F) {
 		}
 	})
 }
+
+// reply waits until everything that was said before has been done.
+func (g *guest) reply() {
+	g.t.Helper()
+	g.say(getFeatures, nil)
+	if _, err := io.ReadFull(g.vmm, make([]byte, messageHead+8)); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+func (g *guest) end() {
+	g.t.Helper()
+	g.vmm.Close()
+	select {
+	case <-g.ended:
+	case <-time.After(10 * time.Second):
+		g.t.Fatal("the device does not end")
+	}
+}
+
+func pipe(t *testing.T) (r, w int) {
+	t.Helper()
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fds[0]) })
+	return fds[0], fds[1]
+}
+
+// A VMM that wants to be called where nothing is taken any more keeps nobody from anything, least of all from the end.
+func TestCallsThatNobodyTakes(t *testing.T) {
+	dial, _ := answer(7)
+	g := boot(t, unix.F_SEAL_SHRINK, dial)
+	_, w := pipe(t)
+	for {
+		if _, err := unix.Write(w, make([]byte, 4096)); err != nil {
+			break
+		}
+	}
+	g.say(setQueueCall, le.AppendUint64(nil, toHost), w)
+	unix.Close(w)
+	g.reply()
+	g.send(header{fromPort: 1, toPort: 8, op: opRequest}, "")
+	g.send(header{fromPort: 1, toPort: 8, op: opRequest}, "")
+	g.end()
+}
+
+// Descriptors of a message that is refused are not kept.
+func TestDescriptorsAreClosed(t *testing.T) {
+	dial, _ := answer(7)
+	g := boot(t, unix.F_SEAL_SHRINK, dial)
+	path, err := unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0) // whose flags cannot be set
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(path)
+	r, w := pipe(t)
+	g.say(setQueueError, le.AppendUint64(nil, 0), path, w)
+	unix.Close(w)
+	g.end()
+	if n, err := unix.Read(r, make([]byte, 1)); n != 0 || err != nil {
+		t.Errorf("the other end is still open: %d, %v", n, err)
+	}
+}
