@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -29,6 +30,7 @@ type sandbox struct {
 
 	reaper         *reaper
 	ruler, starter party // the launcher's two processes: the container's first, and what becomes the program
+	first          *os.Process
 	groups         *cgroup.Others
 	root           confine.Root
 	places         []writable
@@ -42,12 +44,15 @@ type sandbox struct {
 	missing *driver.Exit  // the command cannot be executed: nothing has run
 	drained chan error    // nil if no drain is wanted
 	gone    chan struct{} // closed when the program has ended, or nobody knows
-	over    chan struct{} // closed when nothing of it is left
 	killed  atomic.Bool
 	now     atomic.Bool // the workspace is lost
 	moved   atomic.Int64
 	oom     atomic.Bool
 	blind   atomic.Bool // nobody watches any more
+
+	mu    sync.Mutex
+	over  bool           // nobody is ended any more
+	kills sync.WaitGroup // begun before
 }
 
 // writable is a file system of the run's own.
@@ -122,29 +127,36 @@ func (s *sandbox) end() {
 	s.endContainer()
 }
 
-// endContainer ends the container's first process, and with it, by the kernel, all others.
-func (s *sandbox) endContainer() { _ = unix.Kill(s.ruler.pid, unix.SIGKILL) }
+// endContainer ends the container's first process, and with it, by the kernel, all others. One that has ended is not mistaken for whoever has its number.
+func (s *sandbox) endContainer() { _ = s.first.Kill() }
 
 // killGrace is how long a sandbox may take to end, and how long a drain may stand still.
 const killGrace = 2 * time.Second
 
 // Kill implements [driver.Sandbox].
 func (s *sandbox) Kill(how driver.KillMode) {
-	select {
-	case <-s.over:
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
 		return
-	default:
 	}
 	s.killed.Store(true)
 	if how == driver.KillNow {
 		s.now.Store(true)
 	}
-	go s.end()
+	s.kills.Go(s.end)
+}
+
+// unkillable waits for kills that have begun. Later ones do nothing.
+func (s *sandbox) unkillable() {
+	s.mu.Lock()
+	s.over = true
+	s.mu.Unlock()
+	s.kills.Wait()
 }
 
 // Wait implements [driver.Sandbox].
 func (s *sandbox) Wait() (exit driver.Exit, err error) {
-	defer close(s.over)
 	status, err := s.ending()
 	close(s.gone)
 	if s.missing != nil {
@@ -156,6 +168,7 @@ func (s *sandbox) Wait() (exit driver.Exit, err error) {
 		err = errors.Join(err, s.judge(&exit, status))
 	}
 	exit.DrainErr, err = s.drain(exit, err)
+	s.unkillable()
 	return exit, errors.Join(err, s.discard())
 }
 
@@ -358,21 +371,13 @@ func (s *sandbox) emptied(ctx context.Context) error {
 		if empty || err != nil {
 			return err
 		}
-		if s.alive() {
-			s.endContainer()
-		}
+		s.endContainer()
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("container %s still has processes: %w", s.name, context.Cause(ctx))
 		case <-time.After(wait):
 		}
 	}
-}
-
-// alive says whether the container's first process is still the one that it was.
-func (s *sandbox) alive() bool {
-	now, err := cgroup.Of(s.ruler.pid)
-	return err == nil && now.Same(s.groups)
 }
 
 // Resize implements [driver.Resizer]. The size is the terminal's, which the engine sets on its side, and the kernel, which is the

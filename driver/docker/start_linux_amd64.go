@@ -58,7 +58,7 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ driver.Sandbox,
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	s := &sandbox{driver: d, spec: spec, name: name(spec.ID), over: make(chan struct{})}
+	s := &sandbox{driver: d, spec: spec, name: name(spec.ID)}
 	defer func() {
 		if err != nil {
 			if cause := context.Cause(ctx); cause != nil { // the caller's wish, and what has failed is how it ended
@@ -185,6 +185,9 @@ func (s *sandbox) make(ctx context.Context) error {
 	s.undo.PushFunc(func() { s.ruler.close() })
 	s.undo.PushFunc(func() { s.starter.close() })
 	s.undo.PushFunc(func() { <-started; started <- nil }) // its call has been answered
+	if s.first, err = os.FindProcess(s.ruler.pid); err != nil {
+		return fmt.Errorf("find the launcher: %w", err)
+	}
 	if err := s.reaper.watch(s.ruler.pid); err != nil {
 		return err
 	}
@@ -298,7 +301,11 @@ func (s *sandbox) heard(ctx context.Context) error {
 func (s *sandbox) discard() error {
 	ctx, cancel := context.WithTimeout(context.Background(), teardownTimeout)
 	defer cancel()
-	return s.undo.Run(ctx)
+	err := s.undo.Run(ctx)
+	if s.first != nil {
+		err = errors.Join(err, s.first.Release())
+	}
+	return err
 }
 
 // removeContainer removes it and looks whether it is really empty.

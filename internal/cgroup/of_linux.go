@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -165,6 +164,3 @@ func OwnerGone(owner string) bool {
 	self, err := current()
 	return err == nil && m.namespace == self.namespace && !alive(m)
 }
-
-// Same says whether they are the same groups.
-func (o *Others) Same(other *Others) bool { return maps.Equal(o.dirs, other.dirs) }
