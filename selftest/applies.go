@@ -12,7 +12,8 @@ const (
 
 // lacks are what drivers do not have. docs/security.md says so too.
 var lacks = map[string][]string{
-	"docker": {NeedsLink, NeedsMount, NeedsMemfd, NeedsTracer, NeedsSentry},
+	"docker": {NeedsMount, NeedsMemfd, NeedsTracer, NeedsSentry},
+	"qemu":   {NeedsLink},
 }
 
 // needs is everything that a row needs.

@@ -19,7 +19,7 @@ func TestApplies(t *testing.T) {
 			t.Errorf("%s is left out for no reason", r.ID())
 		}
 		if len(r.Hosts) > 0 {
-			if ok, lacking := r.Applies("docker"); ok || lacking != NeedsLink && lacking != NeedsMount && lacking != NeedsMemfd {
+			if ok, lacking := r.Applies("qemu"); ok || lacking != NeedsLink {
 				t.Errorf("%s needs a link, and applies to a driver without: %q", r.ID(), lacking)
 			}
 		}

@@ -5,7 +5,7 @@
 //
 // What is answered is decided by [Policy.Judge], which is pure. An answer that lets a call go on rests on what was in
 // the caller's memory when it was looked at, and another thread can change that: so behind each answer about memory there is a
-// wall that does not look there. Files have Landlock, addresses a network without a way out, capabilities that there are none; and in /proc,
+// wall that does not look there. Files have Landlock, addresses a network without a way out or with a gateway at its end, capabilities that there are none; and in /proc,
 // where names are not enough, the supervisor opens for the program what it has judged.
 package confine
 

@@ -63,7 +63,7 @@ func (d decider) clauses(r rules.Rule, name string) []clause {
 		return d.socketClauses(r)
 	case rules.NetworkOutside:
 		switch {
-		case d.Network == driver.NetworkDeny: // there are no sockets but of AF_UNIX
+		case d.Network == driver.NetworkDeny, d.Network == driver.NetworkLink: // there are no sockets but of AF_UNIX; or whoever has the link decides
 			return nil
 		case name == "sendto":
 			return []clause{{[]cond{arg(4, is, 0)}, permitted}, {answer: ask}}
@@ -142,9 +142,12 @@ func (d decider) socketClauses(r rules.Rule) (list []clause) {
 			list = append(list, clause{[]cond{family(n), raw}, d.forbidden})
 			if d.Network == driver.NetworkDeny {
 				list = append(list, clause{[]cond{family(n)}, d.forbidden})
-			} else {
-				list = append(list, clause{[]cond{family(n)}, permitted})
+				continue
 			}
+			for _, p := range protocols {
+				list = append(list, clause{[]cond{family(n), {1, masked, p.kind, socketTypes}, {arg: 2, op: is32, value: p.number}}, permitted})
+			}
+			list = append(list, clause{[]cond{family(n)}, answer(unix.EPROTONOSUPPORT)})
 		}
 	case rules.NetworkPacket:
 		list = append(list, clause{[]cond{family(unix.AF_PACKET)}, d.forbidden})
@@ -154,6 +157,16 @@ func (d decider) socketClauses(r rules.Rule) (list []clause) {
 		list = append(list, clause{[]cond{family(unix.AF_UNIX)}, permitted}, clause{answer: d.refusal(r)})
 	}
 	return list
+}
+
+// protocols are what INET sockets speak: what a kernel in user space has. For others the host's would load modules.
+var protocols = []struct{ kind, number uint64 }{
+	{unix.SOCK_STREAM, 0},
+	{unix.SOCK_STREAM, unix.IPPROTO_TCP},
+	{unix.SOCK_DGRAM, 0},
+	{unix.SOCK_DGRAM, unix.IPPROTO_UDP},
+	{unix.SOCK_DGRAM, unix.IPPROTO_ICMP},
+	{unix.SOCK_DGRAM, unix.IPPROTO_ICMPV6}, // an echo
 }
 
 // identityClauses let a program become what it is.

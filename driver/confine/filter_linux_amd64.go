@@ -48,8 +48,8 @@ func (p Policy) Asking() ([]unix.SockFilter, error) {
 // never says whether a call breaks no rule whatever its arguments are.
 func (p Policy) never(name string) bool {
 	switch name {
-	case "connect", "sendto", "sendmsg", "sendmmsg": // where the network is denied there are no sockets but of AF_UNIX
-		return p.Network == driver.NetworkDeny
+	case "connect", "sendto", "sendmsg", "sendmmsg": // where the network is denied there are no sockets but of AF_UNIX; and whoever has a link's other end decides
+		return p.Network != driver.NetworkLoopback
 	case "fallocate", "mincore": // rules about a kernel in user space; this one has its own limits
 		return true
 	}

@@ -43,7 +43,7 @@ func started(t *testing.T, d *Driver, id string, w *os.File, script string, chan
 // helper is the process that is killed.
 func helper(t *testing.T, id string) {
 	t.Helper()
-	s, err := started(t, newDriver(t), id, os.Stdout, "echo up; while :; do sleep 1; done", nil)
+	s, err := started(t, newDriver(t), id, os.Stdout, "echo up; while :; do sleep 1; done", withLink(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,6 +86,10 @@ func TestSilkIsKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	netns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", at.State.Pid))
+	if err != nil || !strings.Contains(devices(t, at.State.Pid), "eth0:") {
+		t.Fatalf("it has no network device: %v", err)
+	}
 	_ = silk.Process.Kill()
 	_ = silk.Wait()
 	if _, err := io.Copy(io.Discard, out); err != nil { // to the end of the last writer: every process of the container
@@ -93,6 +97,7 @@ func TestSilkIsKilled(t *testing.T) {
 	}
 	within(t, 10*time.Second, "its groups are empty", func() bool { empty, err := groups.Empty(); return empty && err == nil })
 	within(t, 20*time.Second, "the container is removed", func() bool { _, err := d.engine.look(t.Context(), name(id)); return errors.Is(err, errNotFound) })
+	within(t, 10*time.Second, "its network namespace is gone", func() bool { return !namespaces(t)[netns] })
 	left, err := d.Leftovers()
 	if err != nil || len(left) != 1 {
 		t.Errorf("Leftovers() = %q, %v, want the directory of its socket", left, err)
@@ -103,6 +108,41 @@ func TestSilkIsKilled(t *testing.T) {
 	if left, err := d.Leftovers(); err != nil || len(left) != 0 {
 		t.Errorf("after the sweep: %q, %v", left, err)
 	}
+}
+
+// devices is what the kernel says of the network devices that a process sees.
+func devices(t *testing.T, pid int) string {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/dev", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// namespaces are the network namespaces that processes are in, or that a mount keeps.
+func namespaces(t *testing.T) map[string]bool {
+	t.Helper()
+	all := map[string]bool{}
+	links, err := filepath.Glob("/proc/[0-9]*/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range links {
+		if to, err := os.Readlink(link); err == nil {
+			all[to] = true
+		}
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if f := strings.Fields(line); len(f) > 3 && strings.HasPrefix(f[3], "net:[") {
+			all[f[3]] = true
+		}
+	}
+	return all
 }
 
 func within(t *testing.T, limit time.Duration, what string, done func() bool) {
@@ -205,13 +245,14 @@ func TestOutsiders(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d := newDriver(t)
+			linked := withLink(t)
 			testenv.NoLeaks(t)
 			r, w, err := os.Pipe()
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer r.Close()
-			run, err := started(t, d, fmt.Sprintf("outsider-%d-%d", os.Getpid(), time.Now().UnixNano()), w, "echo up; sleep 1000", nil)
+			run, err := started(t, d, fmt.Sprintf("outsider-%d-%d", os.Getpid(), time.Now().UnixNano()), w, "echo up; sleep 1000", linked)
 			w.Close()
 			if err != nil {
 				t.Fatal(err)

@@ -12,6 +12,9 @@
 // try gets an errno from either that no kernel knows, at whose sight the programs in the kernel end the sandbox. And
 // behind it all, nothing rests on what was asked: files are absent or closed by Landlock, the network is empty.
 //
+// A run with a way out has one network device, which silk puts into the container's namespace before the program is let go (package tun): its other
+// end is the run's link, and so its gateway's. The program may change nothing of it, and when silk or the gateway is gone, it is gone.
+//
 // Without eBPF the driver refuses to start. It needs root, Linux 6.2 on amd64 with Landlock, and an engine on the same machine. What silk
 // leaves when it is killed is ended by a reaper of the run's own, and swept by label at the next start. `docker exec` is never used.
 package docker
@@ -136,6 +139,9 @@ func (d *Driver) Probe(ctx context.Context, spec driver.Spec) (notes []string, e
 		"files are decided by their names, and closed besides by Landlock; /proc is masked, and read-only where it has settings")
 	if !spec.ReadOnly {
 		notes = append(notes, "files in /workspace count as memory: the container's limit is memory and workspace together")
+	}
+	if spec.Network == driver.NetworkLink {
+		notes = append(notes, "the engine gives the container no network: what leaves it goes through a tun device that silk puts into it, to the gateway")
 	}
 	if spec.MemoryBytes < minMemoryBytes {
 		notes = append(notes, fmt.Sprintf("memory is limited to %d bytes, the least that an engine takes", minMemoryBytes))

@@ -44,7 +44,9 @@ func (d *Driver) usable(spec driver.Spec) error {
 		}
 	}
 	if spec.Network == driver.NetworkLink {
-		return &driver.Unheld{Promise: "network", Detail: "the docker driver has no way out of a container", Fix: "leave --net out, or use the gvisor driver"}
+		if err := canLink(); err != nil {
+			return err
+		}
 	}
 	if len(spec.Mounts) > 0 {
 		return &driver.Unheld{Promise: "mounts", Detail: "the docker driver does not mount directories", Fix: "copy them in with --dir or --file, or use the gvisor driver"}

@@ -48,11 +48,12 @@ func (d *Driver) openGate(spec driver.Spec) (_ *gate, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("write launcher: %w", err)
 	}
-	for i, f := range spec.Files {
+	files, err := filesOf(spec)
+	if err != nil {
+		return nil, err
+	}
+	for i, f := range files {
 		at := filepath.Join(g.dir, "file"+strconv.Itoa(i))
-		if f.After {
-			return nil, &driver.Unheld{Promise: "files", Detail: "the docker driver does not add to files of the image: " + f.Path, Fix: "use the gvisor driver"}
-		}
 		if err := writeNew(at, f.Content, 0o644); err != nil {
 			return nil, fmt.Errorf("write %s: %w", f.Path, err)
 		}

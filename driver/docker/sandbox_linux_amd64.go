@@ -18,6 +18,7 @@ import (
 	"github.com/silk-sandbox/silk/driver/docker/launch"
 	"github.com/silk-sandbox/silk/internal/cgroup"
 	"github.com/silk-sandbox/silk/internal/cleanup"
+	"github.com/silk-sandbox/silk/internal/tun"
 )
 
 // sandbox is one run in one container.
@@ -35,7 +36,8 @@ type sandbox struct {
 	root           confine.Root
 	places         []writable
 	workspace      *confine.Workspace
-	scope          Scope // nil if the command cannot be executed
+	wire           *tun.Wire // nil: no way out
+	scope          Scope     // nil if the command cannot be executed
 	unwatched      sync.Once
 	supervisor     *confine.Supervisor
 	events         *events
@@ -167,6 +169,7 @@ func (s *sandbox) Wait() (exit driver.Exit, err error) {
 		err = errors.Join(err, s.empty())
 		err = errors.Join(err, s.judge(&exit, status))
 	}
+	err = errors.Join(err, s.hush(exit.Violation != nil || exit.Killed || exit.OOM || err != nil))
 	exit.DrainErr, err = s.drain(exit, err)
 	s.unkillable()
 	return exit, errors.Join(err, s.discard())

@@ -42,6 +42,8 @@ func validate(spec driver.Spec) error {
 		return errors.New("start sandbox: no output")
 	case spec.MemoryBytes <= 0, spec.WorkspaceBytes <= 0, spec.TmpBytes <= 0, spec.ShmBytes <= 0 && !spec.ReadOnly, spec.Processes <= 0, spec.CPUs <= 0:
 		return errors.New("start sandbox: every limit must be above zero")
+	case spec.Network == driver.NetworkLink && (spec.Link.File == nil || len(spec.Link.Addrs) == 0 || spec.Link.MTU <= 0):
+		return errors.New("start sandbox: a network without a link")
 	case spec.Network != driver.NetworkDeny && spec.Network != driver.NetworkLoopback && spec.Network != driver.NetworkLink:
 		return fmt.Errorf("start sandbox: the docker driver has no network mode %q", spec.Network)
 	}
@@ -202,6 +204,9 @@ func (s *sandbox) prepare(ctx context.Context) (err error) {
 	}
 	if !s.groups.Alone() {
 		return errors.New("find the container's control groups: it shares them with silk")
+	}
+	if err := s.attach(); err != nil {
+		return err
 	}
 	top := "/proc/" + strconv.Itoa(s.starter.pid) + "/root" // seen from here; nobody in the container can get another one
 	if s.root, err = confine.OpenRoot(top); err != nil {

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -36,7 +37,7 @@ var Guard = time.Minute
 // Run checks a driver. newDriver is called once for each case; root opens the image that the programs run on, which Run
 // closes.
 func Run(t *testing.T, newDriver func(t *testing.T) driver.Driver, root func(t *testing.T) *os.File, programs Programs) {
-	for _, c := range cases {
+	for _, c := range slices.Concat(cases, linkCases) {
 		args, ok := programs[c.name]
 		if !ok {
 			continue
@@ -62,7 +63,7 @@ type testCase struct {
 }
 
 func known(name string) bool {
-	for _, c := range cases {
+	for _, c := range slices.Concat(cases, linkCases) {
 		if c.name == name {
 			return true
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/silk-sandbox/silk/driver"
@@ -81,7 +82,7 @@ func TestFakeConforms(t *testing.T) {
 
 // TestShellIsComplete keeps the programs that real drivers use in step with the suite.
 func TestShellIsComplete(t *testing.T) {
-	for _, c := range cases {
+	for _, c := range slices.Concat(cases, linkCases) {
 		if _, ok := Shell[c.name]; !ok {
 			t.Errorf("Shell has no program for %q", c.name)
 		}

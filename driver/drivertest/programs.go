@@ -29,17 +29,24 @@ rm a.txt 2>/dev/null && echo removed; mkdir d 2>/dev/null && echo made; mv a.txt
 ln -s a.txt l 2>/dev/null && echo linked; touch -t 200001010000 a.txt 2>/dev/null && echo touched; touch a.txt 2>/dev/null && echo touched now
 truncate -s 0 a.txt 2>/dev/null && echo cut; chmod +w a.txt 2>/dev/null && echo opened; cat a.txt
 echo tmp >/tmp/new && cat /tmp/new`},
-	"failed fill fails the start":           {"sh", "-c", "echo ran; exit 7"},
-	"failed drain fails the wait":           {"sh", "-c", "exit 7"},
-	"canceled start":                        {"sh", "-c", "echo ran; exit 7"},
-	"memory limit":                          {"sh", "-c", "head -c 200000000 /dev/zero | tail -n 1 | wc -c"},
-	"tmp is full":                           {"dd", "if=/dev/zero", "of=/tmp/big", "bs=1M", "count=32"},
-	"workspace is full":                     {"dd", "if=/dev/zero", "of=/workspace/big", "bs=1M", "count=128"},
-	"processes limit":                       {"sh", "-c", "i=0; while [ $i -lt 32 ]; do sleep 1000 & i=$((i+1)); done"},
-	"no spawn":                              {"sh", "-c", "/bin/true; /bin/echo spawned"},
-	"network deny":                          {"bash", "-c", "echo before; exec 3<>/dev/tcp/127.0.0.1/9; echo after"},
-	"network loopback":                      {"bash", "-c", loopback},
-	"network beyond loopback":               {"bash", "-c", "exec 3<>/dev/tcp/192.0.2.1/80"},
+	"failed fill fails the start": {"sh", "-c", "echo ran; exit 7"},
+	"failed drain fails the wait": {"sh", "-c", "exit 7"},
+	"canceled start":              {"sh", "-c", "echo ran; exit 7"},
+	"memory limit":                {"sh", "-c", "head -c 200000000 /dev/zero | tail -n 1 | wc -c"},
+	"tmp is full":                 {"dd", "if=/dev/zero", "of=/tmp/big", "bs=1M", "count=32"},
+	"workspace is full":           {"dd", "if=/dev/zero", "of=/workspace/big", "bs=1M", "count=128"},
+	"processes limit":             {"sh", "-c", "i=0; while [ $i -lt 32 ]; do sleep 1000 & i=$((i+1)); done"},
+	"no spawn":                    {"sh", "-c", "/bin/true; /bin/echo spawned"},
+	"network deny":                {"bash", "-c", "echo before; exec 3<>/dev/tcp/127.0.0.1/9; echo after"},
+	"network loopback":            {"bash", "-c", loopback},
+	"network beyond loopback":     {"bash", "-c", "exec 3<>/dev/tcp/192.0.2.1/80"},
+	"packets over a link": {"bash", "-c", `for to in 192.0.2.1 2001:db8::1; do
+	exec 3<>/dev/udp/$to/9; echo hello >&3; head -n 1 <&3
+done`},
+	"a link whose other end is gone": {"bash", "-c", `echo up
+while (echo x >/dev/udp/192.0.2.1/9) 2>/dev/null; do sleep 0.05; done
+echo no network`},
+	"the other end of a link hears of the end": {"sh", "-c", "echo up; sleep 1000"},
 	"forbidden file":                        {"sh", "-c", "echo before; cat /etc/passwd; echo after"},
 	"what was seen before a violation":      {"sh", "-c", "echo before; cat /etc/passwd; echo after"},
 	"a slow listener":                       {"sh", "-c", "echo before; cat /etc/passwd; echo after"},

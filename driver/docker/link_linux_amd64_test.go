@@ -1,0 +1,142 @@
+package docker
+
+import (
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/silk-sandbox/silk/driver"
+	"github.com/silk-sandbox/silk/image"
+	"github.com/silk-sandbox/silk/internal/testenv"
+)
+
+// withLink gives a sandbox a link, whose other end lives as long as the test.
+func withLink(t *testing.T) func(*driver.Spec) {
+	t.Helper()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, theirs := os.NewFile(uintptr(pair[0]), "gateway"), os.NewFile(uintptr(pair[1]), "link")
+	t.Cleanup(func() {
+		ours.Close()
+		theirs.Close()
+	})
+	return func(s *driver.Spec) {
+		s.Network = driver.NetworkLink
+		s.Link = driver.Link{File: theirs, Addrs: []netip.Addr{netip.MustParseAddr("198.18.0.2"), netip.MustParseAddr("2001:2::2")}, MTU: 60 << 10}
+		s.Files = append(s.Files, driver.File{Path: "/etc/resolv.conf", Content: []byte("nameserver 198.18.0.1\n")})
+	}
+}
+
+// said is what a shell in a container says.
+func said(t *testing.T, script string, change func(*driver.Spec)) (string, driver.Exit) {
+	t.Helper()
+	d := newDriver(t)
+	testenv.NoLeaks(t)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	s, err := started(t, d, "link-"+strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-")), w, script, change)
+	w.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := io.ReadAll(r)
+	exit, waitErr := s.Wait()
+	if err != nil || waitErr != nil {
+		t.Errorf("%v, %v", err, waitErr)
+	}
+	return string(out), exit
+}
+
+// TestWayOut: what a program sees of its network is what it was given, and the files of the engine are not there.
+func TestWayOut(t *testing.T) {
+	out, exit := said(t, `
+cat /etc/hosts /etc/resolv.conf
+tail -n +3 /proc/self/net/dev | cut -d: -f1 | tr -d ' ' | grep -x eth0
+wc -l </proc/self/net/if_inet6
+`, withLink(t))
+	want := "127.0.0.1\tlocalhost silk\n::1\tlocalhost ip6-localhost\nnameserver 198.18.0.1\neth0\n3\n" // ::1, and two of eth0, one of which is link-local
+	if out != want || exit.Code != 0 || exit.Violation != nil {
+		t.Errorf("it says %q, exit %+v (%v), want %q", out, exit, exit.Violation, want)
+	}
+}
+
+// TestEnginesFiles: without a way out there is nothing of the engine's either.
+func TestEnginesFiles(t *testing.T) {
+	out, exit := said(t, "cat /etc/hosts; echo; cat /etc/resolv.conf", nil)
+	if want := "127.0.0.1\tlocalhost silk\n::1\tlocalhost ip6-localhost\n\nnameserver 127.0.0.1\n"; out != want || exit.Code != 0 {
+		t.Errorf("it says %q, exit %+v, want %q", out, exit, want)
+	}
+}
+
+func TestFilesOf(t *testing.T) {
+	tree, err := image.NewTree(image.TreeConfig{Epoch: time.Unix(1e9, 0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tree.Close()
+	if err := tree.AddFile("/etc/hosts", 0o644, time.Unix(1e9, 0), strings.NewReader("the image's\n")); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(filepath.Join(t.TempDir(), "image"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := tree.WriteEROFS(f); err != nil {
+		t.Fatal(err)
+	}
+	own := []driver.File{{Path: "/etc/own", Content: []byte("own\n")}}
+	for _, test := range []struct {
+		name        string
+		files, want []driver.File
+	}{
+		{"none", nil, []driver.File{{Path: "/etc/hosts", Content: []byte("the image's\n")}, {Path: "/etc/resolv.conf"}}},
+		{"one", own, append(own, driver.File{Path: "/etc/hosts", Content: []byte("the image's\n")}, driver.File{Path: "/etc/resolv.conf"})},
+		{
+			"the run's own in place of the engine's",
+			[]driver.File{{Path: "/etc/resolv.conf", Content: []byte("mine\n")}, {Path: "/etc/hosts"}},
+			[]driver.File{{Path: "/etc/resolv.conf", Content: []byte("mine\n")}, {Path: "/etc/hosts"}},
+		},
+		{
+			"added to the image's",
+			[]driver.File{{Path: "/etc/hosts", Content: []byte("more\n"), After: true}},
+			[]driver.File{{Path: "/etc/hosts", Content: []byte("the image's\nmore\n"), After: true}, {Path: "/etc/resolv.conf"}},
+		},
+		{
+			"added to nothing",
+			[]driver.File{{Path: "/etc/none", Content: []byte("more\n"), After: true}},
+			[]driver.File{{Path: "/etc/hosts", Content: []byte("the image's\n")}, {Path: "/etc/resolv.conf"}},
+		},
+	} {
+		got, err := filesOf(driver.Spec{Image: f, Files: test.files})
+		if diff := cmp.Diff(test.want, got); diff != "" || err != nil {
+			t.Errorf("%s: %v (-want +got):\n%s", test.name, err, diff)
+		}
+	}
+}
+
+func TestQuietTable(t *testing.T) {
+	const (
+		head  = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+		idle  = "   0: 0200127E:A0B2 0100127E:0050 01 00000000:00000000 00:00000000 00000000  1000        0 123 1 0 20 4 30 10 -1\n"
+		takes = "   1: 0200127E:A0B2 0100127E:0050 01 00000000:00000400 00:00000000 00000000  1000        0 123 1 0 20 4 30 10 -1\n"
+		sends = "   2: 0200127E:A0B2 0100127E:0050 04 00000001:00000000 01:00000014 00000000     0        0 0 1 0 20 4 30 10 -1\n"
+	)
+	for table, want := range map[string]bool{"": true, head: true, head + idle + takes: true, head + idle + sends: false, head + sends[:40]: true, "x\nx x x x x\n": false} {
+		if got := quietTable([]byte(table)); got != want {
+			t.Errorf("quietTable(%q) = %t", table, got)
+		}
+	}
+}
