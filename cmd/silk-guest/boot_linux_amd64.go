@@ -30,6 +30,10 @@ func boot() error {
 			return err
 		}
 	}
+	// A program may ask for more memory than there is, as elsewhere, and gets none when it uses it: that ends as what it is.
+	if err := control("/proc/sys/vm/overcommit_memory", "1"); err != nil {
+		return err
+	}
 	return loadModules("/modules")
 }
 
