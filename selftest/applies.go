@@ -13,7 +13,7 @@ const (
 // lacks are what drivers do not have. docs/security.md says so too.
 var lacks = map[string][]string{
 	"docker": {NeedsMount, NeedsMemfd, NeedsTracer, NeedsSentry},
-	"qemu":   {NeedsLink},
+	"qemu":   {NeedsLink, NeedsMemfd, NeedsTracer, NeedsSentry},
 }
 
 // needs is everything that a row needs.

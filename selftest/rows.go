@@ -12,7 +12,7 @@ var All = sync.OnceValue(func() []Row {
 		sockets(), destinations(), loopback(),
 		rawAddresses(), otherNames(), noNames(), fronting(), rebinding(), tunnels(), overIPv6(), datagrams(), quic(), metadata(), privateRanges(), spelledAddresses(), redirects(),
 		proxies(), slowClients(), scans(),
-		mounts(), newNamespaces(), identities(), kernelPrivileges(), otherProcesses(), probes(), otherHands(), hostSettings(), priorities(),
+		mounts(), newNamespaces(), identities(), kernelPrivileges(), otherProcesses(), probes(), otherHands(), hostSettings(), priorities(), agents(),
 		oneProcess(), execution(), races(),
 		memory(), kernelMemory(), counts(), endless(), output(), afterwards(), visibility(),
 	)

@@ -20,6 +20,7 @@ func socketAttacks() map[string]attack {
 		"echo":         echo,
 		"unix-connect": unixConnect,
 		"unix-echo":    unixEcho,
+		"call-machine": callMachine,
 	}
 }
 
@@ -215,4 +216,18 @@ func unixEcho([]string) {
 		return
 	}
 	exchange(fds[0], fds[1])
+}
+
+// callMachine calls a port of a virtual machine, or of its host, as vsock(7) numbers them.
+func callMachine(args []string) {
+	reached()
+	fd, err := unix.Socket(unix.AF_VSOCK, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err == nil {
+		err = unix.Connect(fd, &unix.SockaddrVM{CID: uint32(number(args[0])), Port: uint32(number(args[1]))})
+	}
+	if err != nil {
+		answer(err)
+		return
+	}
+	effect("have a connection with", args[0], "at port", args[1])
 }

@@ -15,6 +15,7 @@ var hostDevices = []string{
 	"nvidia*", "dri", "snd", "input", "uinput", "uhid", "hidraw*", "bus", "usb*", "video*", "fb[0-9]*", "i2c-*", "gpio*", "spidev*", "tpm*",
 	"watchdog*", "rtc*", "hpet", "nvram", "vcs*", "vcsa*", "ttyS*", "tty[0-9]*", "userfaultfd", "autofs", "rfkill", "ppp", "vfio", "iommu",
 	"sgx*", "sev*", "tdx*", "initctl", "binder*", "ashmem",
+	"vport*", "hvc[0-9]*", "vsock", "hwrng", // of a virtual machine, to its host
 }
 
 // HostDevice says whether name, absolute, is that of a device which belongs to a host.
