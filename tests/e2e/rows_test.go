@@ -86,6 +86,18 @@ func testRowAs(t *testing.T, r row, user *syscall.Credential) {
 			t.Fatal(err)
 		}
 	}
+	testRowWith(t, s, r)
+	if user != nil {
+		info, err := os.Stat(s.Home)
+		if err != nil || info.Sys().(*syscall.Stat_t).Uid != user.Uid {
+			t.Errorf("silk did not run as uid %d: %v, %v", user.Uid, info, err)
+		}
+	}
+}
+
+// testRowWith runs a row with a silk that may have run others.
+func testRowWith(t *testing.T, s silk, r row) {
+	t.Helper()
 	var all []result
 	for range max(1, r.Times) {
 		got, err := s.runRow(t.Context(), r, t.TempDir())
@@ -100,12 +112,6 @@ func testRowAs(t *testing.T, r row, user *syscall.Credential) {
 			if left, err := withCommand(r.Want.Gone); err != nil || len(left) > 0 {
 				t.Errorf("left behind: %v, %v", left, err)
 			}
-		}
-	}
-	if user != nil {
-		info, err := os.Stat(s.Home)
-		if err != nil || info.Sys().(*syscall.Stat_t).Uid != user.Uid {
-			t.Errorf("silk did not run as uid %d: %v, %v", user.Uid, info, err)
 		}
 	}
 	for _, p := range r.Want.problemsOfAll(all) {
