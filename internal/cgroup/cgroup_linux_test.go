@@ -64,6 +64,21 @@ func TestGroupLimitsAndRemoval(t *testing.T) {
 	}
 }
 
+// TestTwoRoots: drivers of one process that have found the place each for itself do not get in each other's way.
+func TestTwoRoots(t *testing.T) {
+	for _, r := range []*Root{find(t), find(t)} {
+		g, err := r.New()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := g.Remove(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 func TestSweepRemovesOnlyGroupsOfTheDead(t *testing.T) {
 	r := find(t)
 	mine, err := r.New()

@@ -2,18 +2,12 @@ package cgroup
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
-
-// children numbers the groups that Child makes in this process.
-var children atomic.Int64
 
 // Child makes a group of version 2 below the one that a process is in, without limits of its own: it is for telling the
 // process and its descendants from others, and for killing them at once. It can be had where the controllers are those of
@@ -37,16 +31,11 @@ func Child(pid int) (*Group, error) {
 		return nil, fmt.Errorf("%w: no cgroup2 file system is mounted", ErrUnavailable)
 	}
 	parent := m.dir(path)
-	for {
-		dir := filepath.Join(parent, self.name(children.Add(1)))
-		err := os.Mkdir(dir, 0o755)
-		if err == nil {
-			return &Group{root: &Root{Version: 2, self: self}, dirs: []string{dir}}, nil
-		}
-		if !errors.Is(err, fs.ErrExist) { // another part of this process numbers its groups too
-			return nil, fmt.Errorf("%w: make control group: %w", ErrUnavailable, err)
-		}
+	dir := filepath.Join(parent, self.name(made.Add(1)))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("%w: make control group: %w", ErrUnavailable, err)
 	}
+	return &Group{root: &Root{Version: 2, self: self}, dirs: []string{dir}}, nil
 }
 
 // Path is the directory of a group of version 2, and one of several for version 1.

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,7 +22,6 @@ type Root struct {
 	inner   bool              // version 2: groups share the limits of their parent, see Within
 	shared  bool              // silk is in the group whose limits are set
 	self    maker
-	next    atomic.Int64
 }
 
 var controllers = []string{"memory", "cpu", "pids"}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,6 +22,9 @@ type Group struct {
 	dirs []string // one, or one for each controller
 }
 
+// made numbers the groups of this process, in which several drivers may each have a Root of their own.
+var made atomic.Int64
+
 // New makes an empty group without limits.
 func (r *Root) New() (_ *Group, err error) {
 	g := &Group{root: r}
@@ -29,7 +33,7 @@ func (r *Root) New() (_ *Group, err error) {
 			err = errors.Join(err, g.Remove(context.Background()))
 		}
 	}()
-	name := r.self.name(r.next.Add(1))
+	name := r.self.name(made.Add(1))
 	for _, parent := range r.parents() {
 		dir := filepath.Join(parent, name)
 		if err := os.Mkdir(dir, 0o755); err != nil {
