@@ -56,6 +56,9 @@ var (
 	ErrClosed    = errors.New("the queue is closed")                              // Submit, Work
 )
 
+// notEnded has the condition of the index requests_open and its first column: by one of them alone SQLite walks all that have ended.
+const notEnded = "state <> 'ended' AND state IN ('pending', 'queued', 'running')"
+
 // querier is a database or a transaction.
 type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)

@@ -21,12 +21,14 @@ func (q *Queue) others(e Entry) bool {
 	return e.Worker != "" && e.Worker != q.cfg.Worker && q.cfg.Alive(e.Worker)
 }
 
+const othersRows = notEnded + " AND state <> 'running' AND worker NOT IN ('', ?) ORDER BY run"
+
 // adopt takes over what waits for servers that are dead.
 func (q *Queue) adopt(ctx context.Context) error {
 	if !q.cfg.Own {
 		return nil
 	}
-	waiting, err := entries(ctx, q.db, "WHERE state <> 'ended' AND state IN ('pending', 'queued') AND worker NOT IN ('', ?) ORDER BY run", q.cfg.Worker)
+	waiting, err := entries(ctx, q.db, "WHERE "+othersRows, q.cfg.Worker)
 	if err != nil {
 		return fmt.Errorf("look for runs of dead servers: %w", err)
 	}

@@ -108,11 +108,13 @@ func (q *Queue) queued(ctx context.Context) (all []row, err error) {
 	return all, nil
 }
 
+const lostRows = notEnded + " AND (state = 'running' OR cancel = 1) ORDER BY run"
+
 // Lost returns the runs that nobody ends unless the caller does, by Done: those in [Running] whose worker is gone, and
 // those that were canceled while they waited. A service calls it when it starts, before it lets anybody cancel; later
 // Config.End gets them.
 func (q *Queue) Lost(ctx context.Context) ([]Entry, error) {
-	all, err := entries(ctx, q.db, "WHERE state <> 'ended' AND (state = 'running' OR state IN ('pending', 'queued') AND cancel = 1) ORDER BY run")
+	all, err := entries(ctx, q.db, "WHERE "+lostRows)
 	if err != nil {
 		return nil, fmt.Errorf("find lost runs: %w", err)
 	}
