@@ -29,7 +29,7 @@ type sandbox struct {
 	made   bool   // it is there, and ours
 	undo   cleanup.Stack
 
-	reaper         *reaper
+	reaper         *launch.Reaper
 	ruler, starter party // the launcher's two processes: the container's first, and what becomes the program
 	first          *os.Process
 	groups         *cgroup.Others

@@ -128,10 +128,10 @@ func (s *sandbox) make(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.reaper, err = startReaper(program, d.engine.socket, s.name); err != nil {
+	if s.reaper, err = launch.StartReaper(program, d.engine.socket, removal(s.name)); err != nil {
 		return err
 	}
-	s.undo.Push(func(context.Context) error { return s.reaper.dismiss() })
+	s.undo.Push(func(context.Context) error { return s.reaper.Dismiss() })
 
 	var descriptors unix.Rlimit // the engine's is not less, and more than the own one nobody may give here
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &descriptors); err != nil {
@@ -190,7 +190,7 @@ func (s *sandbox) make(ctx context.Context) error {
 	if s.first, err = os.FindProcess(s.ruler.pid); err != nil {
 		return fmt.Errorf("find the launcher: %w", err)
 	}
-	if err := s.reaper.watch(s.ruler.pid); err != nil {
+	if err := s.reaper.Watch(s.ruler.pid); err != nil {
 		return err
 	}
 	s.trace("launcher waits")
