@@ -51,6 +51,10 @@ test-cgroup2: build ## limits under cgroup v2: Debian's kernel in QEMU (package 
 	$(call images,lab:text)
 	$(GO) run -buildvcs=false ./tests/cgroup2/boot -home $(SILK_HOME)
 
+test-firecracker: build ## the same with the Firecracker of this host: SILK_FIRECRACKER=/path SILK_JAILER=/path, as root, with KVM
+	$(call images,lab:text kernel)
+	SILK_TEST_HOME=$(SILK_HOME) SILK_TEST_MICROVM=all SILK_TEST_REQUIRE=root,kvm,images $(GO) test -count 1 -timeout 60m -run Jail ./driver/firecracker
+
 test-microvm: build ## the whole conformance suite in virtual machines, emulated where there is no KVM (package qemu-system-x86), half an hour
 	$(call images,lab:text kernel)
 	SILK_TEST_HOME=$(SILK_HOME) SILK_TEST_MICROVM=all SILK_TEST_REQUIRE=qemu $(GO) test -count 1 -timeout 120m ./driver/firecracker/...

@@ -28,13 +28,13 @@ var mayImport = map[string]string{
 	"client":                  "api",
 	"image/*":                 "image image/*",
 	"driver/drivertest":       "driver watch",
-	"driver/gvisor":           "driver driver/gvisor/stage driver/gvisor/wire driver/gvisor/sentrybin driver/rules watch",        // rules: to compare with what the Sentry confirms
-	"driver/docker":           "driver driver/confine driver/docker/launch driver/rules image watch watch/bpf",                   // confine: what holds a program on an ordinary kernel; image: the engine loads it as an archive; watch/bpf: what a forbidden call fails with
-	"driver/confine":          "driver driver/rules watch",                                                                       // rules: what is judged; watch: the words of what was seen
-	"driver/firecracker":      "driver driver/firecracker/guestbin driver/firecracker/vsock driver/firecracker/wire image watch", // image: the kernel that a machine boots
-	"driver/firecracker/wire": "driver driver/rules watch",                                                                       // rules: what a report may name
-	"cmd/silk-guest":          "driver driver/confine driver/firecracker/wire driver/rules watch",                                // what holds a program in a machine
-	"driver":                  "watch",                                                                                           // what was seen in a sandbox is a part of how it ended
+	"driver/gvisor":           "driver driver/gvisor/stage driver/gvisor/wire driver/gvisor/sentrybin driver/rules watch",                                                    // rules: to compare with what the Sentry confirms
+	"driver/docker":           "driver driver/confine driver/docker/launch driver/rules image watch watch/bpf",                                                               // confine: what holds a program on an ordinary kernel; image: the engine loads it as an archive; watch/bpf: what a forbidden call fails with
+	"driver/confine":          "driver driver/rules watch",                                                                                                                   // rules: what is judged; watch: the words of what was seen
+	"driver/firecracker":      "driver driver/docker/launch driver/firecracker/api driver/firecracker/guestbin driver/firecracker/vsock driver/firecracker/wire image watch", // docker/launch: the process that outlives silk; image: the kernel that a machine boots
+	"driver/firecracker/wire": "driver driver/rules watch",                                                                                                                   // rules: what a report may name
+	"cmd/silk-guest":          "driver driver/confine driver/firecracker/wire driver/rules watch",                                                                            // what holds a program in a machine
+	"driver":                  "watch",                                                                                                                                       // what was seen in a sandbox is a part of how it ended
 	"driver/gvisor/wire":      "driver driver/rules watch",
 	"driver/gvisor/sentry":    "driver driver/rules driver/gvisor/wire watch", // watch: the records that the guard writes
 	"run":                     "alert audit driver driver/rules egress image policy profile record store watch workspace",

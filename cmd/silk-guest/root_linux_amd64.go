@@ -20,7 +20,10 @@ const newRoot = "/newroot"
 
 // makeRoot makes the program's file systems: the image, and what is writable.
 func makeRoot(p wire.Plan) error {
-	device, err := drive("root")
+	if len(p.Drives) != len(p.Mounts)+1 {
+		return fmt.Errorf("a plan with %d drives for %d mounts and the root", len(p.Drives), len(p.Mounts))
+	}
+	device, err := drive(p.Drives[0])
 	if err != nil {
 		return err
 	}
@@ -165,7 +168,7 @@ func mountOthers(p wire.Plan) error {
 	}
 	defer workspace.Close()
 	for i, target := range p.Mounts {
-		device, err := drive("mount" + strconv.Itoa(i))
+		device, err := drive(p.Drives[i+1])
 		if err != nil {
 			return err
 		}

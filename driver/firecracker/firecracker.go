@@ -3,16 +3,21 @@
 // program to its plan once more.
 //
 // A machine has a kernel and an initial file system with the agent, the run's image as a read-only drive, a vsock(7) device whose
-// other end is here (package vsock), entropy, and a serial console that only errors use. It has no network device. The agent calls
+// other end is here (package vsock), entropy, and with QEMU a serial console that only errors use. It has no network device. The agent calls
 // the host, is told the plan, and carries what the program reads and writes (package wire over internal/guestwire). What it says at the end is checked as an
 // enemy's; that the run is over, and what it used, is known from the VMM.
 //
-// The VMM is [QEMU], machine type microvm: with KVM, or by emulation (TCG) where there is none, which is honest and slow. It is a process
-// of its own user where silk is root, with QEMU's own system call filter, in namespaces without a network, in a control group. It gets open files
-// and no names, leaves nothing on a disk, and dies with the thread that started it: what a silk that was killed leaves is an empty control group,
-// which the next one sweeps.
+// The VMM is one of two ([New], [NewJailed]).
 //
-// Nothing is snapshotted or reused. The limits: boot has its own ([bootLimit]), and the run's clock starts with the program. Memory of the
+//   - Firecracker, in its jailer: a process of a user of its own in a directory of its own, where it finds what it was given and nothing else, with its own
+//     system call filter, without a network, in a control group. It needs KVM, and root for the jailer. Package api tells it what to do. Since it has changed
+//     its user it does not die with silk: a reaper ends it, and what a silk that was killed leaves, a directory, the next one sweeps.
+//   - QEMU, machine type microvm: with KVM, or by emulation (TCG) where there is none, which is honest and slow. It is a process
+//     of its own user where silk is root, with QEMU's own system call filter, in namespaces without a network, in a control group. It gets open files
+//     and no names, leaves nothing on a disk, and dies with the thread that started it: what a silk that was killed leaves is an empty control group,
+//     which the next one sweeps.
+//
+// Nothing is snapshotted or reused. The limits: boot has its own, and the run's clock starts with the program. Memory of the
 // program is limited in the guest, that of the VMM by its group.
 package firecracker
 
@@ -34,6 +39,12 @@ type Config struct {
 	Agent  string       // path of the agent instead of the built-in one; "": built in
 	Logger *slog.Logger // nil: silent
 
+	// Firecracker and Jailer are paths of those programs, of one release. "": there is none.
+	Firecracker, Jailer string
+
+	// Console gives machines of Firecracker's a serial port, whose last words stand in errors. It is a device more to attack, and slow.
+	Console bool
+
 	// MaxFileBytes, MaxTotalBytes and MaxEntries bound what is drained from a workspace. Zero: 64 MiB, 256 MiB and 10,000.
 	MaxFileBytes, MaxTotalBytes int64
 	MaxEntries                  int
@@ -51,7 +62,7 @@ func (c Config) withDefaults() Config {
 // Driver starts virtual machines. It is safe for concurrent use.
 type Driver struct {
 	config Config
-	vmm    vmm
+	name   string // its VMM's
 	host   host
 }
 
@@ -63,11 +74,17 @@ var ErrUnusable = errors.New("virtual machines cannot be used here")
 // New makes a driver whose VMM is QEMU. It starts nothing, and looks for nothing.
 func New(config Config) *Driver {
 	config = config.withDefaults()
-	return &Driver{config: config, vmm: qemu{config.QEMU}, host: newHost()}
+	return &Driver{config: config, name: "qemu", host: qemuHost(config)}
+}
+
+// NewJailed makes a driver whose VMM is Firecracker, in its jailer. It starts nothing, and looks for nothing.
+func NewJailed(config Config) *Driver {
+	config = config.withDefaults()
+	return &Driver{config: config, name: "firecracker", host: jailedHost(config)}
 }
 
 // Name implements [driver.Driver]. It is the VMM's.
-func (d *Driver) Name() string { return d.vmm.name() }
+func (d *Driver) Name() string { return d.name }
 
 // Start implements [driver.Driver].
 func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Sandbox, error) {
@@ -77,28 +94,17 @@ func (d *Driver) Start(ctx context.Context, spec driver.Spec) (driver.Sandbox, e
 // machine is what a VMM is to run.
 type machine struct {
 	processors  int
-	memoryBytes int64
+	memoryBytes int64 // in whole MiB
 	kvm         bool
 	clockKHz    int64 // of the host's processors, for a machine that is emulated; 0: unknown
 
-	// Descriptors as the VMM has them.
+	// Descriptors as the VMM has them, if it is given any.
 	kernel, initial, vsock int
 	drives                 []drive
 }
 
 // drive is a read-only file system.
 type drive struct {
-	serial string
+	serial string // by which the agent finds it
 	fd     int
-}
-
-// vmm is a program that runs machines.
-type vmm interface {
-	name() string
-
-	// path is that of the executable; an error says what is missing and how to get it.
-	path() (string, error)
-
-	// args are its arguments. It reads no file but those that it is given and its own.
-	args(m machine) []string
 }

@@ -77,7 +77,7 @@ var sample = []string{"workspace in and out", "forbidden file", "no spawn"}
 func everything() bool { return os.Getenv("SILK_TEST_MICROVM") == "all" }
 
 func TestConformance(t *testing.T) {
-	if !newDriver(t).host.kvm() {
+	if !newDriver(t).host.vmm.kvm() {
 		drivertest.Guard = 5 * time.Minute
 	}
 	programs := drivertest.Shell

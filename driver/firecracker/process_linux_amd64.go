@@ -37,23 +37,28 @@ var vmmStarted func(pid int)
 // Descriptors of a VMM begin here.
 const firstFD = 3
 
-// startVMM starts it with files as its descriptors from firstFD on. They stay the caller's.
-func startVMM(path string, args []string, files []*os.File, group *cgroup.Group) (*process, error) {
-	p := &process{group: group, console: &tail{done: make(chan struct{})}, gone: make(chan struct{})}
+// command is a VMM to be started.
+type command struct {
+	path  string
+	args  []string
+	files []*os.File // its descriptors from firstFD on; they stay the caller's
+	attr  syscall.SysProcAttr
+	group *cgroup.Group // nil: there is none here
+}
+
+// startVMM starts it.
+func startVMM(c command) (*process, error) {
+	p := &process{group: c.group, console: &tail{done: make(chan struct{})}, gone: make(chan struct{})}
 	out, theirs, err := os.Pipe()
 	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", path, err)
+		return nil, fmt.Errorf("start %s: %w", c.path, err)
 	}
-	cmd := exec.CommandContext(context.Background(), path, args...)
+	cmd := exec.CommandContext(context.Background(), c.path, c.args...)
 	cmd.Env, cmd.Dir = []string{"PATH=/usr/bin:/bin", "LC_ALL=C"}, "/"
 	cmd.Stdout, cmd.Stderr = theirs, theirs
-	cmd.ExtraFiles = files
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
-	if os.Geteuid() == 0 {
-		id := nobodysID()
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: id, Gid: id, Groups: kvmGroup()}
-		cmd.SysProcAttr.Cloneflags = unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
-	}
+	cmd.ExtraFiles = c.files
+	cmd.SysProcAttr = &c.attr
+	cmd.SysProcAttr.Setsid, cmd.SysProcAttr.Pdeathsig = true, syscall.SIGKILL
 	started := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // for good: the signal of a parent's death is that of its thread (prctl(2))
@@ -64,8 +69,8 @@ func startVMM(path string, args []string, files []*os.File, group *cgroup.Group)
 			if vmmStarted != nil {
 				vmmStarted(p.proc.Pid)
 			}
-			if group != nil {
-				if err = group.Add(p.proc.Pid); err != nil {
+			if c.group != nil {
+				if err = c.group.Add(p.proc.Pid); err != nil {
 					_ = p.proc.Kill()
 					_ = cmd.Wait()
 				}
@@ -84,7 +89,7 @@ func startVMM(path string, args []string, files []*os.File, group *cgroup.Group)
 	go p.console.read(out)
 	if err := <-started; err != nil {
 		<-p.console.done
-		return nil, fmt.Errorf("start %s: %w", path, err)
+		return nil, fmt.Errorf("start %s: %w", c.path, err)
 	}
 	return p, nil
 }
@@ -174,32 +179,13 @@ func printable(s string) string {
 
 // host is what all machines of a driver share.
 type host struct {
+	vmm    vmm
 	groups func() (*cgroup.Root, error)
-	kvm    func() bool
 	clock  func() int64
 }
 
-func newHost() host {
-	return host{groups: sync.OnceValues(cgroup.Find), kvm: sync.OnceValue(haveKVM), clock: sync.OnceValue(clockKHz)}
-}
-
-// haveKVM says whether machines can have the processor's own virtualization: a machine can be made, and by the VMM, who is somebody else if silk is root.
-func haveKVM() bool {
-	fd, err := unix.Open("/dev/kvm", unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return false
-	}
-	defer unix.Close(fd)
-	const getVersion, version, createVM = 0xae00, 12, 0xae01 // Documentation/virt/kvm/api.rst
-	n, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), getVersion, 0)
-	if errno != 0 || n != version || os.Geteuid() == 0 && kvmGroup() == nil {
-		return false
-	}
-	vm, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), createVM, 0)
-	if errno == 0 {
-		_ = unix.Close(int(vm))
-	}
-	return errno == 0
+func newHost(v vmm) host {
+	return host{vmm: v, groups: sync.OnceValues(cgroup.Find), clock: sync.OnceValue(clockKHz)}
 }
 
 // clockKHz is how fast the host's processors count, 0 if it is not known.
@@ -221,25 +207,25 @@ func clockKHz() int64 {
 	return 0
 }
 
-// Sweep removes what a silk that was killed left behind: empty control groups.
+// Sweep removes what silks that were killed left behind: control groups, whose processes it ends, and jails.
 func (d *Driver) Sweep(ctx context.Context) error {
 	groups, err := d.host.groups()
-	if errors.Is(err, cgroup.ErrUnavailable) {
-		return nil
+	switch {
+	case err == nil:
+		err = groups.Sweep(ctx)
+	case errors.Is(err, cgroup.ErrUnavailable):
+		err = nil
 	}
-	if err != nil {
-		return err
-	}
-	return groups.Sweep(ctx)
+	return errors.Join(err, d.host.vmm.sweep(ctx))
 }
 
-// vmmOverheadBytes is what a VMM takes besides the machine's memory: QEMU with its translated code 220 MiB at most.
-const vmmOverheadBytes = 384 << 20
+// Leftovers names what Sweep would remove besides control groups.
+func (d *Driver) Leftovers() ([]string, error) { return d.host.vmm.leftovers() }
 
-// makeGroup makes the VMM's control group, or none where none can be had. Its processors are one more than the machine's, for
-// what the VMM does itself; the program's share is held in the machine.
-func (d *Driver) makeGroup(m machine) (*cgroup.Group, error) {
-	root, err := d.host.groups()
+// makeGroup makes the VMM's control group, or none where none can be had. overhead is what it takes besides the machine's memory, in bytes. Its
+// processors are one more than the machine's, for what the VMM does itself; the program's share is held in the machine.
+func (h host) makeGroup(m machine, overhead int64) (*cgroup.Group, error) {
+	root, err := h.groups()
 	if errors.Is(err, cgroup.ErrUnavailable) {
 		return nil, nil
 	}
@@ -250,7 +236,7 @@ func (d *Driver) makeGroup(m machine) (*cgroup.Group, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := g.Limit(cgroup.Limits{MemoryBytes: m.memoryBytes + vmmOverheadBytes, CPUs: float64(m.processors + 1), Processes: 64}); err != nil {
+	if err := g.Limit(cgroup.Limits{MemoryBytes: m.memoryBytes + overhead, CPUs: float64(m.processors + 1), Processes: 64}); err != nil {
 		return nil, errors.Join(err, g.Remove(context.Background()))
 	}
 	return g, nil

@@ -9,8 +9,6 @@ import (
 // qemu is QEMU with the machine type microvm.
 type qemu struct{ executable string }
 
-func (qemu) name() string { return "qemu" }
-
 func (q qemu) path() (string, error) {
 	if q.executable == "" {
 		return "", fmt.Errorf("%w: qemu-system-x86_64 is not installed; install Debian's package qemu-system-x86", ErrUnusable)

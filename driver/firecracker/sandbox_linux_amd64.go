@@ -26,6 +26,7 @@ type sandbox struct {
 	undo   cleanup.Stack
 
 	vmm     *process
+	drives  []string // serial numbers of the machine's drives: the image's, then one for each of spec.Mounts
 	conn    *guestwire.Conn
 	running sync.WaitGroup
 	pumps   sync.WaitGroup // that write what the program wrote
@@ -147,7 +148,7 @@ func (s *sandbox) why() error {
 
 // killGrace is how long a machine that is to end may stand still before it is switched off.
 func (s *sandbox) killGrace() time.Duration {
-	if s.driver.host.kvm() {
+	if s.driver.host.vmm.kvm() {
 		return 2 * time.Second
 	}
 	return 10 * time.Second
@@ -217,6 +218,9 @@ func (s *sandbox) Wait() (exit driver.Exit, err error) {
 	} else if err == nil {
 		exit = driver.Exit{Killed: true, Signal: 9}
 	}
+	if v := s.breakout(); v != nil { // whatever the machine has said
+		exit, err = driver.Exit{Violation: v, Signal: 9}, nil
+	}
 	if s.killed.Load() && !s.ended.Load() && exit.Violation == nil && !exit.OOM {
 		exit.Killed = true
 	}
@@ -227,6 +231,16 @@ func (s *sandbox) Wait() (exit driver.Exit, err error) {
 	}
 	s.events.close()
 	return exit, errors.Join(err, s.discard())
+}
+
+// breakout is what the VMM did that its own filter forbids, if a program ran: before, there is nobody who could have made it do that.
+func (s *sandbox) breakout() *driver.Violation {
+	select {
+	case <-s.started:
+		return s.driver.host.vmm.violation(s.vmm.state)
+	default:
+		return nil
+	}
 }
 
 // settled says whether there is a report. What has just ended may have left one.

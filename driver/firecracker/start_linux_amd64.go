@@ -7,16 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"os"
 	"runtime"
-	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/silk-sandbox/silk/driver"
-	"github.com/silk-sandbox/silk/driver/firecracker/vsock"
 	"github.com/silk-sandbox/silk/driver/firecracker/wire"
 	"github.com/silk-sandbox/silk/internal/guestwire"
 )
@@ -63,7 +57,7 @@ func (d *Driver) held(spec driver.Spec) error {
 
 // Usable says whether there is all that a machine needs, without starting one. The error is [ErrUnusable] with what is missing and how to get it.
 func (d *Driver) Usable() error {
-	if _, err := d.vmm.path(); err != nil {
+	if err := d.host.vmm.usable(); err != nil {
 		return err
 	}
 	_, _, err := d.parts()
@@ -78,14 +72,12 @@ func (d *Driver) Probe(_ context.Context, spec driver.Spec) (notes []string, err
 	if err := d.Usable(); err != nil {
 		return nil, err
 	}
-	if d.host.kvm() {
+	if d.host.vmm.kvm() {
 		notes = append(notes, "the program runs in a virtual machine of its own (KVM), whose agent is the only watcher")
 	} else {
 		notes = append(notes, "the program runs in a virtual machine of its own, which is emulated, as the host has no usable /dev/kvm: it starts in tens of seconds and computes many times slower; its agent is the only watcher")
 	}
-	if os.Geteuid() != 0 {
-		notes = append(notes, "the VMM runs as this user and in its network, behind its own system call filter: silk is not root")
-	}
+	notes = append(notes, d.host.vmm.notes()...)
 	if _, why := d.host.groups(); why != nil {
 		notes = append(notes, fmt.Sprintf("memory and processor time of the VMM itself are not limited: %v", why))
 	}
@@ -129,8 +121,7 @@ func (s *sandbox) trace(step string) {
 // boot starts the machine and waits for its agent's first word.
 func (s *sandbox) boot(ctx context.Context) (err error) {
 	d := s.driver
-	path, err := d.vmm.path()
-	if err != nil {
+	if err := d.host.vmm.usable(); err != nil {
 		return err
 	}
 	b, err := d.prepared(ctx)
@@ -139,70 +130,22 @@ func (s *sandbox) boot(ctx context.Context) (err error) {
 	}
 	defer b.close() // the VMM has its own
 	s.trace("kernel is there")
-
-	ours, theirs, err := pair()
-	if err != nil {
+	m := machine{processors: visibleCPUs(s.spec), memoryBytes: machineMemory(s.spec), kvm: d.host.vmm.kvm(), clockKHz: d.host.clock()}
+	s.limit = d.host.vmm.bootLimit()
+	if err := d.host.vmm.start(ctx, s, m, b); err != nil {
 		return err
 	}
-	defer theirs.Close()
-	files := []*os.File{b.kernel, b.initial, theirs, s.spec.Image}
-	m := machine{
-		processors:  visibleCPUs(s.spec),
-		memoryBytes: machineMemory(s.spec),
-		kvm:         d.host.kvm(), clockKHz: d.host.clock(),
-		kernel: firstFD, initial: firstFD + 1, vsock: firstFD + 2, drives: []drive{{"root", firstFD + 3}},
-	}
-	for i, mount := range s.spec.Mounts {
-		m.drives = append(m.drives, drive{fmt.Sprintf("mount%d", i), firstFD + len(files)})
-		files = append(files, mount.Image)
-	}
-	s.limit = bootLimit(m.kvm)
-	s.serve(ours)
-	group, err := d.makeGroup(m)
-	if err != nil {
-		return err
-	}
-	if group != nil {
-		s.undo.Push(group.Remove)
-	}
-	if s.vmm, err = startVMM(path, d.vmm.args(m), files, group); err != nil {
-		return err
-	}
-	s.undo.PushFunc(func() { s.vmm.kill(); <-s.vmm.gone })
 	s.trace("machine is switched on")
 	return s.await(ctx, s.hello, "the agent did not call")
 }
 
-// pair is a socket's two ends: ours, and the VMM's.
-func pair() (*net.UnixConn, *os.File, error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, fmt.Errorf("make the machine's vsock: %w", err)
-	}
-	ours, theirs := os.NewFile(uintptr(fds[0]), "vsock"), os.NewFile(uintptr(fds[1]), "vsock")
-	conn, err := net.FileConn(ours)
-	if err = errors.Join(err, ours.Close()); err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("make the machine's vsock: %w", err), theirs.Close())
-	}
-	return conn.(*net.UnixConn), theirs, nil
-}
-
-// serve begins to be the machine's vsock device, which has one port that answers, once.
-func (s *sandbox) serve(device *net.UnixConn) {
-	host, agent := net.Pipe()
-	s.conn = guestwire.New(host, guestwire.Host)
+// serve begins to serve the machine's vsock device.
+func (s *sandbox) serve(l line) {
+	s.conn = guestwire.New(l.conn, guestwire.Host)
 	s.hello, s.started, s.reported, s.failed = make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
-	var called atomic.Bool
 	ctx, cancel := context.WithCancel(context.Background())
 	s.running.Go(func() {
-		err := vsock.Serve(ctx, device, func(port uint32) (net.Conn, error) {
-			if port != guestwire.Port || !called.CompareAndSwap(false, true) {
-				return nil, unix.ECONNREFUSED
-			}
-			return agent, nil
-		})
-		_ = agent.Close()
-		if err != nil && !errors.Is(err, context.Canceled) {
+		if err := l.serve(ctx); err != nil && !errors.Is(err, context.Canceled) {
 			s.fail(err)
 		}
 	})
@@ -239,6 +182,7 @@ func (s *sandbox) let(ctx context.Context) error {
 	defer stop()
 	s.trace("agent is there")
 	plan := wire.PlanOf(s.spec, time.Now())
+	plan.Drives = s.drives
 	if c := s.driver.config; s.spec.Drain != nil {
 		plan.Drain = &wire.Bounds{FileBytes: c.MaxFileBytes, TotalBytes: c.MaxTotalBytes, Entries: c.MaxEntries}
 	}

@@ -194,7 +194,7 @@ func TestOfAnother(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	parent, err := startTime(os.Getppid())
+	parent, err := StartTime(os.Getppid())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -357,13 +357,13 @@ func current() (maker, error) {
 	if err := unix.Stat("/proc/self/ns/pid", &namespace); err != nil {
 		return maker{}, fmt.Errorf("identify PID namespace: %w", err)
 	}
-	start, err := startTime(os.Getpid())
+	start, err := StartTime(os.Getpid())
 	return maker{namespace.Ino, os.Getpid(), start}, err
 }
 
 // alive says whether the process that made a group still runs. A pid that was given again has another start time.
 func alive(m maker) bool {
-	start, err := startTime(m.pid)
+	start, err := StartTime(m.pid)
 	return err == nil && start == m.startTime
 }
 
@@ -378,7 +378,8 @@ func OfAnother(name string) bool {
 	return m.namespace != self.namespace || alive(m)
 }
 
-func startTime(pid int) (uint64, error) {
+// StartTime is when a process began, in clock ticks since boot: with it a process id that was given again is told from the one before.
+func StartTime(pid int) (uint64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/silk-sandbox/silk/internal/kvm"
 )
 
 // probeTimeout bounds every program that a probe starts; they all end at once on an idle machine.
@@ -29,7 +31,7 @@ func probeNow(need Need) error {
 	case Userns:
 		return probeUserns()
 	case KVM:
-		return probeKVM()
+		return kvm.Probe(3 * time.Second)
 	case BPF:
 		return probeBPF()
 	case Landlock:
@@ -87,23 +89,6 @@ func probeUserns() error {
 		attr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	}
 	return try(attr, "unshare", "--user", "--map-root-user", "--mount", "--net", "--pid", "--fork", "true")
-}
-
-func probeKVM() error {
-	f, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	const getAPIVersion = 0xAE00 // KVM_GET_API_VERSION, include/uapi/linux/kvm.h
-	version, err := unix.IoctlRetInt(int(f.Fd()), getAPIVersion)
-	if err != nil {
-		return fmt.Errorf("ask /dev/kvm for its version: %w", err)
-	}
-	if version != 12 { // the only one there has been since 2007: Documentation/virt/kvm/api.rst
-		return fmt.Errorf("/dev/kvm speaks version %d", version)
-	}
-	return nil
 }
 
 func probeCgroupV1() error {

@@ -29,7 +29,7 @@ type Need string
 const (
 	Root     Need = "root"     // uid 0 that may create mount, pid and network namespaces
 	Userns   Need = "userns"   // an ordinary user may create a user namespace and others inside it
-	KVM      Need = "kvm"      // /dev/kvm opens and speaks API version 12
+	KVM      Need = "kvm"      // /dev/kvm makes machines that run, see internal/kvm
 	BPF      Need = "bpf"      // the host's kernel lets programs be attached to its tracepoints, as watch/bpf does
 	CgroupV1 Need = "cgroupv1" // memory and pids hierarchies of cgroup v1 in which directories can be made
 	CgroupV2 Need = "cgroupv2" // a cgroup2 mount with the memory and pids controllers in which directories can be made
@@ -49,13 +49,15 @@ const (
 
 // Names of environment variables that tests read.
 const (
-	EnvRequire  = "SILK_TEST_REQUIRE"  // needs, separated by commas, whose absence fails instead of skips
-	EnvSentry   = "SILK_SENTRY"        // path of the sandbox kernel's binary
-	EnvSilk     = "SILK_BIN"           // path of the command line's binary
-	EnvHome     = "SILK_TEST_HOME"     // state directory whose image store tests use
-	EnvPostgres = "SILK_TEST_POSTGRES" // address of a PostgreSQL server, for a role that may make databases and roles
-	EnvDocker   = "SILK_TEST_DOCKER"   // address of a Docker Engine, unix:///...
-	EnvStore    = "SILK_TEST_STORE"    // address of a database: what package storetest opens is there, not in SQLite files
+	EnvRequire     = "SILK_TEST_REQUIRE"  // needs, separated by commas, whose absence fails instead of skips
+	EnvSentry      = "SILK_SENTRY"        // path of the sandbox kernel's binary
+	EnvSilk        = "SILK_BIN"           // path of the command line's binary
+	EnvHome        = "SILK_TEST_HOME"     // state directory whose image store tests use
+	EnvPostgres    = "SILK_TEST_POSTGRES" // address of a PostgreSQL server, for a role that may make databases and roles
+	EnvDocker      = "SILK_TEST_DOCKER"   // address of a Docker Engine, unix:///...
+	EnvFirecracker = "SILK_FIRECRACKER"   // path of a Firecracker to be tested with, which needs KVM
+	EnvJailer      = "SILK_JAILER"        // path of its jailer
+	EnvStore       = "SILK_TEST_STORE"    // address of a database: what package storetest opens is there, not in SQLite files
 )
 
 const imagePrefix = "image:"
@@ -163,6 +165,11 @@ func QEMUPath() string {
 
 // AgentPath is where tests look for the agent of virtual machines: bin/silk-guest in the repository.
 func AgentPath() string { return filepath.Join(RepoRoot(), "bin", "silk-guest") }
+
+// FirecrackerPaths are the paths of the Firecracker and of its jailer that tests are to use, or empty: doubles take their place.
+func FirecrackerPaths() (firecracker, jailer string) {
+	return os.Getenv(EnvFirecracker), os.Getenv(EnvJailer)
+}
 
 // PostgresAddress is the address of a server for tests, or empty.
 func PostgresAddress() string { return os.Getenv(EnvPostgres) }

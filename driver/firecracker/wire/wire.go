@@ -36,7 +36,8 @@ type Plan struct {
 	Network  driver.Network `json:"network"`
 	Files    []driver.File  `json:"files,omitempty"`
 	Trees    []string       `json:"trees"`
-	Mounts   []string       `json:"mounts,omitempty"` // where the file systems of drives mount0, mount1, ... belong
+	Drives   []string       `json:"drives"`           // their serial numbers: the image's, then one for each of Mounts
+	Mounts   []string       `json:"mounts,omitempty"` // where the other drives' file systems belong
 	ReadOnly bool           `json:"read_only,omitempty"`
 	NoSpawn  bool           `json:"no_spawn,omitempty"`
 	Terminal *Size          `json:"terminal,omitempty"`
@@ -64,7 +65,7 @@ type Bounds struct {
 	Entries    int   `json:"entries"`
 }
 
-// PlanOf is that of a spec. Its terminal and its drain are the caller's to add.
+// PlanOf is that of a spec. Its drives, its terminal and its drain are the caller's to add.
 func PlanOf(s driver.Spec, now time.Time) Plan {
 	p := Plan{
 		Now: now, Args: s.Args, Env: s.Env, Dir: s.Dir, Hostname: s.Hostname, Network: s.Network, Files: s.Files, Trees: s.Trees,
