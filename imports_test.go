@@ -28,8 +28,9 @@ var mayImport = map[string]string{
 	"client":                  "api",
 	"image/*":                 "image image/*",
 	"driver/drivertest":       "driver watch",
-	"driver/gvisor":           "driver driver/gvisor/stage driver/gvisor/wire driver/gvisor/sentrybin driver/rules watch",                                                    // rules: to compare with what the Sentry confirms
-	"driver/docker":           "driver driver/confine driver/docker/launch driver/rules image watch watch/bpf",                                                               // confine: what holds a program on an ordinary kernel; image: the engine loads it as an archive; watch/bpf: what a forbidden call fails with
+	"driver/gvisor":           "driver driver/gvisor/stage driver/gvisor/wire driver/gvisor/sentrybin driver/rules watch", // rules: to compare with what the Sentry confirms
+	"driver/relay":            "driver watch",
+	"driver/docker":           "driver driver/confine driver/docker/launch driver/relay driver/rules image watch watch/bpf",                                                  // confine: what holds a program on an ordinary kernel; relay: silk as its runtime has the driver; image: the engine loads it as an archive; watch/bpf: what a forbidden call fails with
 	"driver/confine":          "driver driver/rules watch",                                                                                                                   // rules: what is judged; watch: the words of what was seen
 	"driver/firecracker":      "driver driver/docker/launch driver/firecracker/api driver/firecracker/guestbin driver/firecracker/vsock driver/firecracker/wire image watch", // docker/launch: the process that outlives silk; image: the kernel that a machine boots
 	"driver/firecracker/wire": "driver driver/rules watch",                                                                                                                   // rules: what a report may name

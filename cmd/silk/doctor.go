@@ -258,6 +258,9 @@ func (a *app) driverFacts(h *host, d driver.Driver, tags []string) []fact {
 	var facts []fact
 	if p, ok := d.(run.Prober); ok {
 		notes, err := p.Probe(ctx, spec)
+		if err != nil && name == "driver docker/silk" { // what every engine must be told first
+			return []fact{{name, factNo, err.Error()}}
+		}
 		if err != nil {
 			return []fact{{name, factFatal, err.Error()}}
 		}

@@ -44,11 +44,12 @@ func hostDrivers(cfg driverConfig) (hostTools, error) {
 	sweep, leftovers := []func(context.Context) error{g.Sweep}, []func() ([]string, error){g.Leftovers}
 	closers := []func() error{g.Close}
 	if d != nil {
-		tools.Drivers = append(tools.Drivers, d)
+		tools.Drivers = append(tools.Drivers, d, d.Silk(version))
 		sweep, leftovers, closers = append(sweep, d.Sweep), append(leftovers, d.Leftovers), append(closers, d.Close)
 	} else {
-		tools.Absent["docker"] = why
+		tools.Absent["docker"], tools.Absent["docker/silk"] = why, why
 	}
+	tools.Absent["docker/runsc"] = "gVisor's own runtime runs nothing here: it would be watched by nobody, and know nothing of the plan; docker/silk has the same kernel, with both"
 	if m, why := machineDriver(cfg); m != nil {
 		tools.Drivers, sweep = append(tools.Drivers, m), append(sweep, m.Sweep)
 	} else {

@@ -62,7 +62,7 @@ func (f *runFlags) add(a *app, c *cobra.Command) {
 		"profile": a.completeProfiles,
 		"lang":    completeLanguages,
 		"net":     cobra.FixedCompletions([]string{"deny", "loopback", "allow"}, cobra.ShellCompDirectiveNoFileComp),
-		"driver":  cobra.FixedCompletions([]string{"auto", "gvisor", "docker", "qemu"}, cobra.ShellCompDirectiveNoFileComp),
+		"driver":  cobra.FixedCompletions([]string{"auto", "gvisor", "docker", "docker/silk", "qemu"}, cobra.ShellCompDirectiveNoFileComp),
 	} {
 		if err := c.RegisterFlagCompletionFunc(flag, complete); err != nil {
 			panic(fmt.Sprintf("complete --%s: %v", flag, err)) // the flag is declared above

@@ -53,6 +53,7 @@ type monitor struct {
 	over    chan struct{} // closed when the run has ended
 	signals chan int
 	outcome run.Outcome // when over
+	relayed bool        // the run is another silk's: see called
 }
 
 // What ends a run from outside. The number of a signal is in the status.
@@ -157,7 +158,11 @@ func (m *monitor) run(id string) (err error) {
 	}
 	_ = m.report(nil)
 	go m.watchEngine()
-	err = errors.Join(<-done, undo.Run(context.Background()))
+	err = <-done
+	if m.relayed {
+		m.awaitStart()
+	}
+	err = errors.Join(err, undo.Run(context.Background()))
 	m.say(err)
 	if m.outcome.Kind == run.OOM {
 		m.tellKernel()
@@ -227,6 +232,9 @@ func (m *monitor) prepare(undo *cleanup.Stack) (job func() error, err error) {
 	if m.state.CGroup != "" {
 		m.app.group = filepath.Clean("/" + m.state.CGroup)
 	}
+	if job, err := m.called(undo); job != nil || err != nil {
+		return job, err
+	}
 	wish, unreadable := m.read()
 	h, err := m.app.openHost(wish.Request.RequireWatch)
 	if err != nil {
@@ -291,19 +299,24 @@ const (
 // limitGroup bounds the container's own control group: what the sandbox may use, its kernel and this process. The sandbox's own limits
 // are in a group below it.
 func (m *monitor) limitGroup(h *host, req policy.Request) error {
-	if m.state.CGroup == "" {
-		return nil
-	}
 	plan, err := h.decide(req)
 	if err != nil {
 		return nil //nolint:nilerr // the engine will find that too, and record it
+	}
+	return m.bound(plan.Limits.MemoryBytes+plan.Limits.WorkspaceBytes, plan.Limits.Processes)
+}
+
+// bound is limitGroup for a program of so much memory, with its workspace, and so many processes.
+func (m *monitor) bound(memoryBytes int64, processes int) error {
+	if m.state.CGroup == "" {
+		return nil
 	}
 	group, err := cgroup.FindNamed(filepath.Clean("/" + m.state.CGroup))
 	if err != nil {
 		return err
 	}
 	return group.Limit(cgroup.Limits{
-		MemoryBytes: plan.Limits.MemoryBytes + plan.Limits.WorkspaceBytes + sentryBytes + monitorBytes,
-		Processes:   4*plan.Limits.Processes + 2*sentryThreads,
+		MemoryBytes: memoryBytes + sentryBytes + monitorBytes,
+		Processes:   4*processes + 2*sentryThreads,
 	})
 }

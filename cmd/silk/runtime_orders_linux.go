@@ -41,14 +41,18 @@ func (m *monitor) start() error {
 	case <-m.started: // and has ended since
 		return nil
 	default:
-		return errors.New(m.outcome.Message)
 	}
+	if m.relayed {
+		return nil
+	}
+	return errors.New(m.outcome.Message)
 }
 
 // signal ends the run with SIGKILL, and before the program runs with whatever ends programs; else the program gets the signal.
 func (m *monitor) signal(n int) error {
 	select {
 	case <-m.over:
+		m.cancel(killedBy(n)) // it may wait for its start
 		return fmt.Errorf("%w: %s", container.ErrNotRunning, m.container.ID)
 	default:
 	}

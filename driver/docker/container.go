@@ -25,6 +25,7 @@ type container struct {
 }
 
 type hostConfig struct {
+	Runtime        string `json:",omitempty"` // empty: the engine's own, runc
 	NetworkMode    string
 	ReadonlyRootfs bool
 	Tmpfs          map[string]string

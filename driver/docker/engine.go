@@ -123,6 +123,13 @@ func (e *engine) start(ctx context.Context, name string) error {
 	return e.call(ctx, http.MethodPost, "/containers/"+name+"/start", nil, nil, nil)
 }
 
+// runtimes are the OCI runtimes that the engine knows, by name.
+func (e *engine) runtimes(ctx context.Context) (map[string]json.RawMessage, error) {
+	var info struct{ Runtimes map[string]json.RawMessage }
+	err := e.call(ctx, http.MethodGet, "/info", nil, nil, &info)
+	return info.Runtimes, err
+}
+
 // state is what the engine knows of a container.
 type state struct {
 	Status    string

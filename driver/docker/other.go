@@ -23,6 +23,8 @@ func unsupported() error {
 func (*Driver) start(context.Context, driver.Spec) (driver.Sandbox, error) { return nil, unsupported() }
 func (*Driver) usable(driver.Spec) error                                   { return unsupported() }
 
+func (*Silk) start(context.Context, driver.Spec) (driver.Sandbox, error) { return nil, unsupported() }
+
 // Close does nothing.
 func (*Driver) Close() error { return nil }
 
