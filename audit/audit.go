@@ -50,7 +50,7 @@ const (
 	ApprovalRevoked   Name = "approval_revoked"   // intentId, requestHash, by: a grant covers no more runs
 	TokenCreated      Name = "token_created"      // intentId "system", token, name, role, by, expiresAtMs (absent: never), maxRunning, maxQueued
 	TokenRevoked      Name = "token_revoked"      // intentId "system", token, name, by
-	SkillRegistered   Name = "skill_registered"   // intentId "system", skillName, manifestHash, publisherAddress
+	SkillRegistered   Name = "skill_registered"   // intentId "system", skillName, manifestHash, publisherAddress, image (if it has its own)
 	SkillRevoked      Name = "skill_revoked"      // intentId "system", skillName
 	Removed           Name = "audit_removed"      // intentId "system", firstSeq, lastSeq, lastHash, retentionMs: see Policy
 )

@@ -121,7 +121,7 @@ func (h *handler) registerSkill(ctx context.Context, id auth.Identity, in *skill
 			dir = at
 		}
 	}
-	r, err := skill.Register(ctx, h.cfg.DB, in.Body.Manifest, dir, time.Now())
+	r, err := skill.Register(ctx, h.cfg.DB, in.Body.Manifest, skill.Origin{Dir: dir}, time.Now())
 	if err != nil {
 		return nil, err
 	}

@@ -123,7 +123,7 @@ func layoutFiles(epoch time.Time, meta Meta, layer ociDescriptor, ref string) ([
 	config := ociConfig{
 		Created:     epoch.Format(time.RFC3339),
 		ociPlatform: platform,
-		Config:      ociRuntime{WorkingDir: "/workspace"},
+		Config:      ociRuntime{WorkingDir: "/workspace", Cmd: meta.Command},
 		RootFS:      ociRootFS{"layers", []Digest{layer.Digest}},
 	}
 	for _, key := range slices.Sorted(maps.Keys(meta.Env)) {

@@ -31,6 +31,7 @@ type Meta struct {
 	Licences     string            `json:"licences,omitempty"` // where the licences of its contents are to be found
 	Env          map[string]string `json:"env,omitempty"`      // what its programs expect, such as PATH
 	Interpreters map[string]string `json:"interpreters,omitempty"`
+	Command      []string          `json:"command,omitempty"` // what an imported image says is to be run in it
 	Dropped      []string          `json:"dropped,omitempty"` // what an importer left out: "setuid /usr/bin/su"; at most 1,000
 }
 

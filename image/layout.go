@@ -149,6 +149,7 @@ func (i *importer) fromLayers(ctx context.Context, name string, config ociConfig
 		}
 		i.meta.Env[key] = value
 	}
+	i.meta.Command = append(config.Config.Entrypoint, config.Config.Cmd...)
 	return nil
 }
 

@@ -31,7 +31,7 @@ func linuxAMD64(t testing.TB, layers ...[]byte) v1.Image {
 	t.Helper()
 	img, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{
 		OS: "linux", Architecture: "amd64",
-		Config: v1.Config{Env: []string{"PATH=/usr/bin:/bin", "LANG=C.UTF-8"}},
+		Config: v1.Config{Env: []string{"PATH=/usr/bin:/bin", "LANG=C.UTF-8"}, Entrypoint: []string{"node"}, Cmd: []string{"/app/main.js"}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -170,6 +170,9 @@ func TestLayers(t *testing.T) {
 					t.Errorf("%s: %s", kind, diff)
 				}
 				if diff := cmp.Diff(map[string]string{"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}, meta.Env); diff != "" {
+					t.Errorf("%s: %s", kind, diff)
+				}
+				if diff := cmp.Diff([]string{"node", "/app/main.js"}, meta.Command); diff != "" {
 					t.Errorf("%s: %s", kind, diff)
 				}
 			}
@@ -348,7 +351,7 @@ func TestExport(t *testing.T) {
 	if err := tree.AddDir("/", 0o711); err != nil {
 		t.Fatal(err)
 	}
-	img, err := store.Put(t.Context(), tree.WriteEROFS, Meta{Source: "test", Env: map[string]string{"PATH": "/bin", "A": "b=c"}}, "lab:sample")
+	img, err := store.Put(t.Context(), tree.WriteEROFS, Meta{Source: "test", Env: map[string]string{"PATH": "/bin", "A": "b=c"}, Command: []string{"sh", "-c", "true"}}, "lab:sample")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -430,6 +433,9 @@ func TestExport(t *testing.T) {
 		t.Errorf("import of an export has digest %v, want %v", got, img.Digest)
 	}
 	if diff := cmp.Diff(map[string]string{"PATH": "/bin", "A": "b=c"}, meta.Env); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"sh", "-c", "true"}, meta.Command); diff != "" {
 		t.Error(diff)
 	}
 	if err := store.Export(t.Context(), "none", io.Discard, nil); !errors.Is(err, ErrNotFound) {

@@ -50,6 +50,8 @@ type ociConfig struct {
 type ociRuntime struct {
 	Env        []string `json:"Env,omitempty"`
 	WorkingDir string   `json:"WorkingDir,omitempty"`
+	Entrypoint []string `json:"Entrypoint,omitempty"`
+	Cmd        []string `json:"Cmd,omitempty"`
 }
 
 type ociRootFS struct {

@@ -139,6 +139,32 @@ func TestTagsMove(t *testing.T) {
 	}
 }
 
+// TestTag: an image has any number of names, and one of another store gets one here.
+func TestTag(t *testing.T) {
+	store := openStore(t, Config{Home: t.TempDir()})
+	one, two := putText(t, store, "one", "one:v1"), putText(t, store, "two")
+	for _, step := range []struct {
+		ref, tag string
+		want     Image
+	}{{"one:v1", "both:latest", one}, {two.Digest.String(), "both:latest", two}} {
+		if err := store.Tag(step.ref, step.tag); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := store.Resolve(step.tag); err != nil || got.Digest != step.want.Digest {
+			t.Errorf("%s after %s: %v, %v", step.tag, step.ref, got.Digest, err)
+		}
+	}
+	if got, err := store.Resolve("one:v1"); err != nil || got.Digest != one.Digest {
+		t.Errorf("the first name: %v, %v", got.Digest, err)
+	}
+	if err := store.Tag("none:v1", "both:latest"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("of an image that is not there: %v", err)
+	}
+	if err := store.Tag("one:v1", "../x"); err == nil {
+		t.Error("a tag that is none was written")
+	}
+}
+
 func TestAmbiguousPrefix(t *testing.T) {
 	home := t.TempDir()
 	store := openStore(t, Config{Home: home})

@@ -23,6 +23,26 @@ func checkTag(tag string) error {
 	return nil
 }
 
+// Tag gives an image another name. A tag that is there is moved, and its image stays, as long as it has another or nobody collects garbage.
+func (s *Store) Tag(ref, tag string) error {
+	if err := checkTag(tag); err != nil {
+		return fmt.Errorf("tag image: %w", err)
+	}
+	unlock, err := s.lock(shared)
+	if err != nil {
+		return fmt.Errorf("tag image: %w", err)
+	}
+	defer unlock()
+	img, err := s.Resolve(ref)
+	if err == nil {
+		err = s.writeTag(tag, img.Digest)
+	}
+	if err != nil {
+		return fmt.Errorf("tag image: %w", err)
+	}
+	return nil
+}
+
 // writeTag needs the lock.
 func (s *Store) writeTag(tag string, d Digest) error {
 	return atomicfile.Write(s.home.tag(tag), []byte(d.String()+"\n"), 0o644)

@@ -46,6 +46,10 @@ func (d *decision) command() {
 		d.bare()
 		return
 	}
+	if s := d.req.Skill; s != nil && len(s.Command) > 0 {
+		d.plan.Args = slices.Concat(s.Command, d.req.Args)
+		return
+	}
 	l, ok := languageOf(d.req, d.prof)
 	if !ok {
 		d.fault("no language is known for %q; name one of %s", or(d.req.Language, d.req.Code.Name), strings.Join(profile.LanguageNames(), ", "))

@@ -25,6 +25,9 @@ type Skill struct {
 	TxActions        []string `json:"tx_actions"`        // for whoever signs transactions
 	Chains           []int64  `json:"chains"`            // as TxActions
 
+	Image   string   `json:"image,omitempty"`   // digest of its own image; empty: that of its language
+	Command []string `json:"command,omitempty"` // what its image says is to be run; nil: the interpreter of its first file
+
 	API string `json:"api,omitempty"` // URL of the owner's API; empty: nothing is reachable
 }
 
@@ -50,7 +53,7 @@ func (s Skill) ProfileName() string { return SkillProfilePrefix + s.Name }
 // that can be written but /tmp, and no network but the one service, if there is one.
 func (s Skill) Profile(base profile.Profile) (profile.Profile, error) {
 	p := profile.Profile{
-		Name: s.ProfileName(), Summary: "A skill of " + s.Publisher, Image: base.Image, Language: base.Language, Network: profile.NetworkDeny,
+		Name: s.ProfileName(), Summary: "A skill of " + s.Publisher, Image: or(s.Image, base.Image), Language: base.Language, Network: profile.NetworkDeny,
 		OnRefused: profile.RefusedKills, Limits: base.Limits, Env: maps.Clone(base.Env), Ignore: base.Ignore, NoSpawn: !s.AllowSpawn, ReadOnly: true,
 	}
 	p.Limits.Timeout = time.Duration(s.TimeoutMs) * time.Millisecond
@@ -105,7 +108,7 @@ func (d *decision) skill() {
 	switch {
 	case d.req.Code == nil:
 		d.fault("skill %s has no program", s.Name)
-	case !slices.Contains(skillLanguages, d.plan.Language):
+	case len(s.Command) == 0 && !slices.Contains(skillLanguages, d.plan.Language):
 		d.fault("the first file of skill %s, %s, is neither JavaScript, TypeScript nor Python: .js, .mjs, .ts or .py", s.Name, d.req.Code.Name)
 	}
 	if d.req.Profile != "" || d.req.Dir != "" || len(d.req.Files)+len(d.req.Mounts)+len(d.req.Env)+len(d.req.Hosts)+len(d.req.Secrets) > 0 ||

@@ -84,6 +84,16 @@ func TestSkill(t *testing.T) {
 				t.Errorf("%q, %+v, %q", p.Hosts, p.Egress, p.Env)
 			}
 		}},
+		{"an image of its own", func(s *Skill) { s.Image = "sha256:12" }, func(t *testing.T, p Plan) {
+			if p.Image != "sha256:12" || !slices.Equal(p.Args, []string{"node", "/workspace/lib/index.js"}) {
+				t.Errorf("image %q, %q", p.Image, p.Args)
+			}
+		}},
+		{"an image with a command", func(s *Skill) { s.Image, s.Command = "sha256:12", []string{"/app/run", "-v"} }, func(t *testing.T, p Plan) {
+			if p.Image != "sha256:12" || !slices.Equal(p.Args, []string{"/app/run", "-v"}) || !p.NoSpawn || !p.ReadOnly || p.Code == nil || len(p.Uploads) != 1 {
+				t.Errorf("%+v", p)
+			}
+		}},
 		{"filesystemAccess widens nothing", func(s *Skill) { s.FilesystemAccess = true }, func(t *testing.T, p Plan) {
 			plain, err := decideSkill(t, skillRequest(someSkill()), Grants{})
 			if plain.Skill = p.Skill; err != nil || !cmp.Equal(plain, p) {

@@ -32,7 +32,8 @@ type Registered struct {
 	RegisteredAt     int64           `json:"registeredAt"` // Unix milliseconds
 	RevokedAt        *int64          `json:"revokedAt"`    // null as long as it is active
 
-	Dir string `json:"-"` // of its files, on the host that registered it
+	Image string `json:"image,omitempty"` // digest of the image that it runs on; empty: the one of its language
+	Dir   string `json:"-"`               // of its files, on the host that registered it
 }
 
 // ErrNotFound is returned by [Get], [Revoke] and [Load] for a name that no skill has. Its text is the published one.
@@ -44,25 +45,37 @@ var ErrRevoked = errors.New("the skill is revoked")
 // system is the intentId of events that belong to no run.
 const system = "system"
 
-// Register checks the skill whose manifest is text and whose files are below dir, an absolute path, and keeps it if nothing is
-// wrong with it and its name was never taken. Either way there is an audit event, and the result says what came of it; the error is
-// about dir and the store.
-func Register(ctx context.Context, db *store.DB, text []byte, dir string, at time.Time) (Result, error) {
-	s, r, err := Check(text, dir)
+// Origin is where a skill comes from.
+type Origin struct {
+	Dir   string // of its files, an absolute path; empty: one that nobody may name
+	Image string // digest of the image that it is to run on; empty: the one of its language
+
+	// Keep, if not nil, is called with the skill's name when it is about to be kept. Its error keeps it from that.
+	Keep func(name string) error
+}
+
+// Register checks the skill whose manifest is text, and keeps it if nothing is wrong with it and its name was never taken. Either way there is
+// an audit event, and the result says what came of it; the error is about the directory and the store.
+func Register(ctx context.Context, db *store.DB, text []byte, from Origin, at time.Time) (Result, error) {
+	s, r, err := Check(text, from.Dir)
 	if err != nil {
 		return r, err
 	}
 	err = db.Update(ctx, func(tx *sql.Tx) error {
 		if r.Error == "" {
-			if err := insert(ctx, tx, s, dir, at, &r); err != nil {
+			if err := insert(ctx, tx, s, from, at, &r); err != nil {
 				return err
 			}
 		}
 		e, err := audit.New(system, audit.SkillRegistrationFailed, at, map[string]any{"intentId": system, "skillName": r.Name, "reason": r.Error})
 		if r.Error == "" {
-			e, err = audit.New(system, audit.SkillRegistered, at, map[string]any{
+			data := map[string]any{
 				"intentId": system, "skillName": r.Name, "manifestHash": s.Hash, "publisherAddress": strings.ToLower(s.Manifest.Publisher.Address),
-			})
+			}
+			if from.Image != "" {
+				data["image"] = from.Image
+			}
+			e, err = audit.New(system, audit.SkillRegistered, at, data)
 		}
 		if err != nil {
 			return err
@@ -76,7 +89,7 @@ func Register(ctx context.Context, db *store.DB, text []byte, dir string, at tim
 }
 
 // insert keeps s, unless its name is taken: also by a skill that was revoked.
-func insert(ctx context.Context, tx *sql.Tx, s Skill, dir string, at time.Time, r *Result) error {
+func insert(ctx context.Context, tx *sql.Tx, s Skill, from Origin, at time.Time, r *Result) error {
 	m := s.Manifest
 	switch _, err := get(ctx, tx, m.Name); {
 	case err == nil:
@@ -89,8 +102,11 @@ func insert(ctx context.Context, tx *sql.Tx, s Skill, dir string, at time.Time, 
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO registered_skills (name, publisher_address, publisher_name, manifest, manifest_hash, status, registered_at, revoked_at, dir)
-		VALUES (?, ?, ?, ?, ?, ?, ?, NULL, ?)`, m.Name, m.Publisher.Address, m.Publisher.Name, string(text), s.Hash, string(Active), at.UnixMilli(), dir)
+	_, err = tx.ExecContext(ctx, `INSERT INTO registered_skills (name, publisher_address, publisher_name, manifest, manifest_hash, status, registered_at, revoked_at, dir, image)
+		VALUES (?, ?, ?, ?, ?, ?, ?, NULL, ?, ?)`, m.Name, m.Publisher.Address, m.Publisher.Name, string(text), s.Hash, string(Active), at.UnixMilli(), from.Dir, from.Image)
+	if err == nil && from.Keep != nil {
+		err = from.Keep(m.Name)
+	}
 	if err != nil {
 		return err
 	}
@@ -98,12 +114,12 @@ func insert(ctx context.Context, tx *sql.Tx, s Skill, dir string, at time.Time, 
 	return nil
 }
 
-const columns = "SELECT name, publisher_address, publisher_name, manifest, manifest_hash, status, registered_at, revoked_at, dir FROM registered_skills"
+const columns = "SELECT name, publisher_address, publisher_name, manifest, manifest_hash, status, registered_at, revoked_at, dir, image FROM registered_skills"
 
 func scanRow(row interface{ Scan(...any) error }) (s Registered, err error) {
 	var manifest, status string
 	var revoked sql.NullInt64
-	err = row.Scan(&s.Name, &s.PublisherAddress, &s.PublisherName, &manifest, &s.ManifestHash, &status, &s.RegisteredAt, &revoked, &s.Dir)
+	err = row.Scan(&s.Name, &s.PublisherAddress, &s.PublisherName, &manifest, &s.ManifestHash, &status, &s.RegisteredAt, &revoked, &s.Dir, &s.Image)
 	s.Manifest, s.Status = json.RawMessage(manifest), Status(status)
 	if revoked.Valid {
 		s.RevokedAt = &revoked.Int64
@@ -218,5 +234,6 @@ func Load(ctx context.Context, db *store.DB, name string) (Skill, error) {
 		r.Name = name
 		return Skill{}, &TamperedError{r}
 	}
+	s.Image = row.Image
 	return s, nil
 }

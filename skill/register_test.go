@@ -68,7 +68,7 @@ func events(t *testing.T, db *store.DB) (all []string) {
 func TestRegister(t *testing.T) {
 	db := openStore(t)
 	dir, m := made(t, nil)
-	r, err := Register(t.Context(), db, m.Text(), dir, at)
+	r, err := Register(t.Context(), db, m.Text(), Origin{Dir: dir}, at)
 	if want := (Result{Registered: true, Name: "price-check", ManifestHash: m.Hash()}); err != nil || !cmp.Equal(r, want) {
 		t.Fatalf("%+v, %v", r, err)
 	}
@@ -86,7 +86,7 @@ func TestRegister(t *testing.T) {
 		t.Errorf("%+v, %v", s, err)
 	}
 
-	r, err = Register(t.Context(), db, m.Text(), dir, at)
+	r, err = Register(t.Context(), db, m.Text(), Origin{Dir: dir}, at)
 	if err != nil || r.Registered || r.Error != Duplicate || r.ManifestHash != "" {
 		t.Errorf("a second time: %+v, %v", r, err)
 	}
@@ -99,7 +99,7 @@ func TestRegister(t *testing.T) {
 	if _, err := Load(t.Context(), db, "price-check"); !errors.Is(err, ErrRevoked) {
 		t.Errorf("a revoked skill loads: %v", err)
 	}
-	if r, err := Register(t.Context(), db, m.Text(), dir, at); err != nil || r.Error != Duplicate {
+	if r, err := Register(t.Context(), db, m.Text(), Origin{Dir: dir}, at); err != nil || r.Error != Duplicate {
 		t.Errorf("a revoked name is free: %+v, %v", r, err)
 	}
 	got, err = Get(t.Context(), db, "price-check")
@@ -177,7 +177,7 @@ func TestRegisterRefuses(t *testing.T) {
 			db := openStore(t)
 			dir, m := made(t, nil)
 			tt.change(t, dir, &m)
-			r, err := Register(t.Context(), db, m.Text(), dir, at)
+			r, err := Register(t.Context(), db, m.Text(), Origin{Dir: dir}, at)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -216,7 +216,7 @@ func TestRegisterWarns(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.Sign(keyOf(t))
-	r, err := Register(t.Context(), openStore(t), m.Text(), dir, at)
+	r, err := Register(t.Context(), openStore(t), m.Text(), Origin{Dir: dir}, at)
 	if err != nil || !r.Registered || r.Error != "" || len(r.ScanFindings) != 1 || r.ScanFindings[0].Severity != SeverityWarning {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -225,12 +225,38 @@ func TestRegisterWarns(t *testing.T) {
 func TestRegisterNowhere(t *testing.T) {
 	_, m := made(t, nil)
 	db := openStore(t)
-	r, err := Register(t.Context(), db, m.Text(), "", at)
+	r, err := Register(t.Context(), db, m.Text(), Origin{}, at)
 	if err != nil || r.Error != SchemaFailed || len(r.ValidationErrors) != 1 || r.ValidationErrors[0].Path != "/basePath" {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if _, err := Register(t.Context(), db, m.Text(), "/nonexistent", at); !errors.Is(err, os.ErrNotExist) {
+	if _, err := Register(t.Context(), db, m.Text(), Origin{Dir: "/nonexistent"}, at); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a directory that is not there: %v", err)
+	}
+}
+
+// TestRegisterImage: the image is kept with the skill, and what cannot be kept undoes the registration.
+func TestRegisterImage(t *testing.T) {
+	db := openStore(t)
+	dir, m := made(t, nil)
+	digest := "sha256:" + strings.Repeat("ab", 32)
+	lost := errors.New("no room")
+	if _, err := Register(t.Context(), db, m.Text(), Origin{Dir: dir, Image: digest, Keep: func(string) error { return lost }}, at); !errors.Is(err, lost) {
+		t.Fatalf("a tag that cannot be written: %v", err)
+	}
+	if _, err := Get(t.Context(), db, m.Name); !errors.Is(err, ErrNotFound) {
+		t.Errorf("it was registered all the same: %v", err)
+	}
+	var kept string
+	r, err := Register(t.Context(), db, m.Text(), Origin{Dir: dir, Image: digest, Keep: func(name string) error { kept = name; return nil }}, at)
+	if err != nil || !r.Registered || kept != m.Name {
+		t.Fatalf("%+v, %v, kept %q", r, err, kept)
+	}
+	if s, err := Load(t.Context(), db, m.Name); err != nil || s.Image != digest {
+		t.Errorf("loaded with %q, %v", s.Image, err)
+	}
+	row, err := Get(t.Context(), db, m.Name)
+	if text, _ := json.Marshal(row); err != nil || !strings.Contains(string(text), `"image":"`+digest+`"`) {
+		t.Errorf("%s, %v", text, err)
 	}
 }
 
@@ -273,7 +299,7 @@ func TestTampered(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			db := openStore(t)
 			dir, m := made(t, nil)
-			if r, err := Register(t.Context(), db, m.Text(), dir, at); err != nil || !r.Registered {
+			if r, err := Register(t.Context(), db, m.Text(), Origin{Dir: dir}, at); err != nil || !r.Registered {
 				t.Fatalf("%+v, %v", r, err)
 			}
 			tt.change(t.Context(), t, db, dir)

@@ -39,6 +39,7 @@ type Skill struct {
 	Manifest Manifest
 	Hash     string // of the manifest: 0x and 64 hex digits
 	Files    []Content
+	Image    string // see Registered, for [Load]
 }
 
 // Check does what can be done without a store, in the published order: schema, signature, hashes of the files below dir, scan.

@@ -45,11 +45,15 @@ func (a *app) skillExplain(name, apiURL, seccomp string) error {
 		return err
 	}
 	defer db.Close()
-	c, err := a.loadConfig()
+	h, err := a.openHost(false)
 	if err != nil {
 		return err
 	}
-	req, err := loadSkill(a.ctx, db, policy.Request{Client: policy.ClientCLI}, name, or(apiURL, c.skills.apiURL))
+	defer h.close()
+	req, err := loadSkill(a.ctx, db, policy.Request{Client: policy.ClientCLI}, name, or(apiURL, h.config.skills.apiURL))
+	if err == nil {
+		err = h.skillImage(req.Skill)
+	}
 	if err != nil {
 		return err
 	}
@@ -57,7 +61,7 @@ func (a *app) skillExplain(name, apiURL, seccomp string) error {
 	if err != nil {
 		return err
 	}
-	plan, err := (&host{config: c}).decide(req)
+	plan, err := h.decide(req)
 	if err != nil {
 		return err
 	}

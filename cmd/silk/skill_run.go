@@ -130,7 +130,11 @@ func (a *app) skillRequest(h *host, skills *store.DB, f *skillRun, name string, 
 	if !skill.IsName(name) {
 		return req, usagef("%s is no name of a skill: 1 to 64 of a-z, 0-9 and -", printable(name))
 	}
-	return loadSkill(a.ctx, skills, req, name, or(f.apiURL, h.config.skills.apiURL))
+	req, err := loadSkill(a.ctx, skills, req, name, or(f.apiURL, h.config.skills.apiURL))
+	if err != nil {
+		return req, err
+	}
+	return req, h.skillImage(req.Skill)
 }
 
 // loadSkill makes req the run of a skill, which is checked once more. What is wrong with it is a refusal.
@@ -171,7 +175,7 @@ func skillOf(s skill.Skill, apiURL string) *policy.Skill {
 	return &policy.Skill{
 		Name: m.Name, Manifest: s.Hash, Publisher: m.Publisher.Address, MemoryMb: m.Sandbox.MemoryMb, TimeoutMs: m.Sandbox.TimeoutMs, AllowSpawn: m.Sandbox.AllowSpawn,
 		NetworkAccess: m.Permissions.NetworkAccess, FilesystemAccess: m.Permissions.FilesystemAccess, TxActions: m.Permissions.TxActions, Chains: m.Permissions.Chains,
-		API: apiURL,
+		API: apiURL, Image: s.Image,
 	}
 }
 

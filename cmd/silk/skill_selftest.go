@@ -226,7 +226,7 @@ func (t *skillAttack) tampered(test selftest.SkillTest, driver string) (before, 
 		return before, after, err
 	}
 	m.Sign(key)
-	r, err := skill.Register(t.ctx, t.db, m.Text(), dir, time.Now())
+	r, err := skill.Register(t.ctx, t.db, m.Text(), skill.Origin{Dir: dir}, time.Now())
 	if err != nil || !r.Registered {
 		return before, after, errors.Join(err, fmt.Errorf("register the skill of a test: %s", r.Error))
 	}

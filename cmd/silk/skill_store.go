@@ -16,12 +16,16 @@ import (
 )
 
 func (a *app) skillRegisterCommand() *cobra.Command {
-	return &cobra.Command{
+	var image string
+	c := &cobra.Command{
 		Use: "register [DIR]", Short: "Check a skill and keep it, so that it can be run", Args: needArgs(0, 1, "one directory at most"),
 		Long: `Check a skill - schema, signature, hashes of the files, scan of the code - and keep its manifest, so that it can be run by its name. The
 files stay where they are, and are compared with the manifest before each run. On a server (--server) DIR is a directory of the
-server's host, inside a store that its owner listed (grants: stores:). A name can be registered once. Exit status 1 if it is refused.`,
-		Example: "  silk skill register .\n  silk skill register bot --json",
+server's host, inside a store that its owner listed (grants: stores:). A name can be registered once. Exit status 1 if it is refused.
+
+With --image the skill runs on that image of the store, by the command that the image has, if it has one, and by the interpreter of its first file
+else. The image's digest is kept with the skill, under the tag iscl-skill-NAME:latest; if that ever leads to another image, the skill is not run.`,
+		Example: "  silk skill register .\n  silk skill register bot --json\n  silk skill register . --image price-check:v1",
 		RunE: func(_ *cobra.Command, args []string) error {
 			dir, file, err := skillDir(args)
 			if err != nil {
@@ -31,25 +35,40 @@ server's host, inside a store that its owner listed (grants: stores:). A name ca
 			if err != nil {
 				return err
 			}
-			r, err := a.skillRegister(text, dir)
+			r, err := a.skillRegister(text, dir, image)
 			if err != nil {
 				return err
 			}
 			return a.printSkillResult(r, "registered "+r.Name+"; its manifest is "+r.ManifestHash)
 		},
 	}
+	c.Flags().StringVar(&image, "image", "", "`REF` of an image, a tag or digest, that the skill runs on (default the lab image of its language)")
+	return c
 }
 
-func (a *app) skillRegister(text []byte, dir string) (skill.Result, error) {
-	if a.serverURL() != "" {
+func (a *app) skillRegister(text []byte, dir, ref string) (skill.Result, error) {
+	from := skill.Origin{Dir: dir}
+	switch {
+	case a.serverURL() != "" && ref != "":
+		return skill.Result{}, usagef("a skill with an image of its own is registered on the host that has the image; leave --server or --image out")
+	case a.serverURL() != "":
 		return a.registerOnServer(text, dir)
+	case ref != "":
+		h, err := a.openHost(false)
+		if err != nil {
+			return skill.Result{}, err
+		}
+		defer h.close()
+		if from, err = h.skillOrigin(dir, ref); err != nil {
+			return skill.Result{}, err
+		}
 	}
 	db, err := a.tokenStore(true)
 	if err != nil {
 		return skill.Result{}, err
 	}
 	defer db.Close()
-	return skill.Register(a.ctx, db, text, dir, time.Now())
+	return skill.Register(a.ctx, db, text, from, time.Now())
 }
 
 func (a *app) skillListCommand() *cobra.Command {
@@ -159,6 +178,9 @@ func (a *app) printSkill(s skill.Registered) error {
 	}
 	if s.Dir != "" {
 		rows = append(rows, []string{"directory", printable(s.Dir)})
+	}
+	if s.Image != "" {
+		rows = append(rows, []string{"image", s.Image})
 	}
 	var m skill.Manifest
 	if err := json.Unmarshal(s.Manifest, &m); err != nil {
