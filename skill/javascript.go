@@ -32,13 +32,16 @@ type jsScan struct {
 	*scan
 	tokens
 
-	requires []string // names that load modules
-	fs       []string // names of the module fs
+	requires map[string]bool // names that load modules
+	fs       map[string]bool // names of the module fs
 }
 
 func (s *scan) javascript(src string) {
 	r := jsReader{reader: reader{src: src, line: 1, odd: func(line int, what string) { s.note(line, RuleObfuscation, "%s", what) }}}
-	js := jsScan{scan: s, tokens: r.read().joined(), requires: []string{"require", "getBuiltinModule"}, fs: []string{"fs", "fsp", "fsPromises", "promises", "Deno", "Bun"}}
+	js := jsScan{
+		scan: s, tokens: r.read().joined(), requires: map[string]bool{"require": true, "getBuiltinModule": true},
+		fs: map[string]bool{"fs": true, "fsp": true, "fsPromises": true, "promises": true, "Deno": true, "Bun": true},
+	}
 	for i := range js.tokens {
 		js.alias(i)
 	}
@@ -62,10 +65,10 @@ func (s *jsScan) alias(i int) {
 	switch {
 	case s.at(i+1).is(punct, "=") && made.is(name, "createRequire"),
 		s.at(i+1).is(punct, "=") && made.is(name, "require") && !s.at(i+3).is(punct, "(", "."):
-		s.requires = append(s.requires, s.at(i).text)
+		s.requires[s.at(i).text] = true
 	case s.at(i+1).is(punct, "=") && made.is(name, "require") && isFs(s.at(i+4).text),
 		s.at(i+1).is(name, "from") && isFs(made.text) && made.kind == text:
-		s.fs = append(s.fs, s.at(i).text)
+		s.fs[s.at(i).text] = true
 	}
 }
 
@@ -145,13 +148,13 @@ func (s *jsScan) name(i int) {
 			s.note(t.line, RuleObfuscation, "text that is written as numbers")
 		}
 	}
-	if slices.Contains(s.requires, t.text) && s.called(i) && !s.key(i) {
+	if s.requires[t.text] && s.called(i) && !s.key(i) {
 		s.computed(i)
 	}
 	if slices.Contains(jsGlobals, t.text) && !s.at(i-1).is(punct, ".", "?.") && s.at(i+1).is(punct, "[") && s.at(i+2).kind != text {
 		s.note(t.line, RuleObfuscation, "a global name that is computed")
 	}
-	if s.called(i) && (slices.Contains(jsWrites, t.text) || slices.Contains(jsFs, t.text) && of(s.fs...)) {
+	if s.called(i) && (slices.Contains(jsWrites, t.text) || slices.Contains(jsFs, t.text) && s.at(i-1).is(punct, ".", "?.") && s.at(i-2).kind == name && s.fs[s.at(i-2).text]) {
 		s.note(t.line, RuleWrite, "%s changes files, and only /tmp can be written", t.text)
 	}
 }
@@ -184,7 +187,7 @@ func (s *jsScan) numbers(i int) (n int) {
 func (s *jsScan) text(i int) {
 	t, before := s.at(i), s.at(i-1)
 	loads := before.is(name, "from", "import") ||
-		before.is(punct, "(") && (s.at(i-2).is(name, append(s.requires, "import")...) || s.at(i-2).is(punct, ")"))
+		before.is(punct, "(") && (s.at(i-2).kind == name && (s.requires[s.at(i-2).text] || s.at(i-2).text == "import") || s.at(i-2).is(punct, ")"))
 	module := strings.TrimPrefix(t.text, "node:")
 	switch {
 	case loads && below(module, jsEval):

@@ -14,6 +14,8 @@ type jsReader struct {
 
 	open []bracket
 	shut bracket // what was closed last
+
+	endless int // up to there a regular expression has no end, wherever it begins
 }
 
 // bracket is one that is open.
@@ -114,8 +116,8 @@ func escapeJS(s string) (c rune, size int) {
 	var digits string
 	switch {
 	case strings.HasPrefix(s, `\u{`):
-		end := strings.IndexByte(s, '}')
-		if end < 0 || end > 16 {
+		end := strings.IndexByte(s[:min(len(s), 17)], '}')
+		if end < 0 {
 			return 0, 0
 		}
 		digits, size = s[3:end], end+1
@@ -218,6 +220,9 @@ func (r *jsReader) regexp() bool {
 	for i := r.pos + 1; i < len(r.src); i++ {
 		switch c := r.src[i]; {
 		case c == '\n' || c == '\r':
+			r.endless = i
+			return false
+		case (c == '[' || c == ']') && i < r.endless: // from here on it is like the one that was tried before
 			return false
 		case c == '\\':
 			i++
@@ -233,6 +238,7 @@ func (r *jsReader) regexp() bool {
 			return true
 		}
 	}
+	r.endless = len(r.src)
 	return false
 }
 

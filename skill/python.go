@@ -100,6 +100,8 @@ func (s *pyScan) imports(i int, tell bool) {
 		say(line, module)
 		for i = next + 1; ; i++ {
 			switch t := s.at(i); {
+			case t.is(name, "from", "import"): // another one
+				return
 			case t.is(punct, "(", ",", ")"):
 			case t.is(punct, "*") && (module == "os" || module == "posix"):
 				if tell {
@@ -122,13 +124,16 @@ func (s *pyScan) imports(i int, tell bool) {
 	}
 }
 
-// dotted is the name with points that begins at i, and where it ends.
+// mostTokens is how far a name with points or the arguments of a call are read: what is longer is not there to be read.
+const mostTokens = 100
+
+// dotted is the name with points that begins at i, and where it ends, or is as long as names are read.
 func (s *pyScan) dotted(i int) (whole string, next int) {
 	whole = s.at(i).text
-	for i++; s.at(i).is(punct, ".") && s.at(i+1).kind == name; i += 2 {
-		whole += "." + s.at(i+1).text
+	for most := i + mostTokens; i < most && s.at(i+1).is(punct, ".") && s.at(i+2).kind == name; i += 2 {
+		whole += "." + s.at(i+2).text
 	}
-	return whole, i
+	return whole, i + 1
 }
 
 // module says of a module, or of a name in one, that it is imported.
@@ -221,7 +226,7 @@ func (s *pyScan) open(i int) {
 		return
 	}
 	first := s.at(i-1).is(punct, ".") && !s.at(i-2).is(name, "io", "codecs", "os")
-	for depth, arg, j := 1, 0, i+2; depth > 0 && j < len(s.tokens); j++ {
+	for depth, arg, j := 1, 0, i+2; depth > 0 && j < min(len(s.tokens), i+mostTokens); j++ {
 		t := s.at(j)
 		switch {
 		case t.is(punct, "(", "[", "{"):

@@ -10,8 +10,12 @@ import (
 type pyReader struct {
 	reader
 
-	depth int // of open brackets, in which lines do not end statements
+	depth  int // of open brackets, in which lines do not end statements
+	nested int // expressions of strings that the position is in
 }
+
+// maxNested is how deep they may be, as Python has it (MAXFSTRINGLEVEL, Parser/lexer/state.h).
+const maxNested = 150
 
 func (r *pyReader) read() tokens {
 	for r.pos < len(r.src) {
@@ -103,8 +107,7 @@ func (r *pyReader) string(prefix string) {
 		r.out[at].kind = partial
 	}
 	if at > 0 && r.out[at-1].kind == text && r.out[at].kind == text { // strings side by side are one
-		r.out[at-1].text += value
-		r.out[at-1].escapes += escapes
+		r.out[at-1].join(value, escapes)
 		r.out = r.out[:at]
 	}
 }
@@ -146,6 +149,12 @@ func (r *pyReader) stringPart(quote string, raw, formatted bool) (value string, 
 
 // expression reads what is between { and } of an f-string: tokens, and behind a colon a format, which may have expressions.
 func (r *pyReader) expression(quote string, raw bool) {
+	if r.nested == maxNested {
+		r.odd(r.line, "text in expressions of text, deeper than Python reads it")
+		return
+	}
+	r.nested++
+	defer func() { r.nested-- }()
 	depth := r.depth
 	r.depth++ // its lines end nothing
 	defer func() { r.depth = depth }()

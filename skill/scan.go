@@ -24,7 +24,7 @@ const (
 	RuleNetwork     = "network_access"
 	RuleWrite       = "fs_write"
 	RuleObfuscation = "obfuscation"
-	RuleRead        = "file_read_error" // the file could not be read, or is no text; its line is 0
+	RuleRead        = "file_read_error" // the file could not be read, is no text, or too long; its line is 0
 )
 
 // rulesInOrder is the order of the findings of one line.
@@ -51,13 +51,20 @@ type Source struct {
 // can be. What the manifest permits is a warning. A finding is a hint to a reader: who wants to hide a call from it can.
 func Scan(files []Source, m Manifest) []Finding {
 	var all []Finding
+	refused := false
 	for _, f := range files {
-		s := scan{file: f.Path, manifest: m, found: map[where]string{}}
+		s := scan{file: f.Path, manifest: m, found: map[where]string{}, room: maxFindings - len(all), refused: refused}
 		s.source(f)
-		all = append(all, s.findings()...)
+		all, refused = append(all, s.findings()...), s.refused
 	}
 	return all
 }
+
+// maxFindings bounds what is said of a skill: what comes after them is left out, but for the first that refuses it.
+const maxFindings = 1000
+
+// maxSource bounds a file that is read as code: its tokens take a hundred times its length.
+const maxSource = 4 << 20
 
 // where is a line and the rule that it meets.
 type where struct {
@@ -70,13 +77,19 @@ type scan struct {
 	file     string
 	manifest Manifest
 	found    map[where]string // and why, in words
+	room     int              // for findings
+	refused  bool             // there is one that is an error
 }
 
 func (s *scan) note(line int, rule, format string, args ...any) {
 	at := where{line, rule}
-	if _, ok := s.found[at]; !ok {
-		s.found[at] = fmt.Sprintf(format, args...)
+	_, known := s.found[at]
+	refuses := s.severity(rule) == SeverityError
+	if known || len(s.found) >= s.room && (s.refused || !refuses) {
+		return
 	}
+	s.found[at] = fmt.Sprintf(format, args...)
+	s.refused = s.refused || refuses
 }
 
 func (s *scan) findings() (list []Finding) {
@@ -131,6 +144,10 @@ func (s *scan) source(f Source) {
 	}
 	language, ok := languages[ext]
 	if !ok {
+		return
+	}
+	if len(f.Text) > maxSource {
+		s.note(0, RuleRead, "the file has more than %d MiB, and nobody reads that; leave out what is not needed, or split it", maxSource>>20)
 		return
 	}
 	text := bytes.TrimPrefix(f.Text, []byte("\ufeff"))

@@ -45,19 +45,29 @@ func (t tokens) at(i int) token {
 	return t[i]
 }
 
-// joined is t with strings that are put together in place ("a" + "b") as one.
-func (t tokens) joined() (all tokens) {
-	for i := 0; i < len(t); i++ {
-		next := t[i]
+// joined is t, whose place it takes, with strings that are put together in place ("a" + "b") as one.
+func (t tokens) joined() tokens {
+	all := t[:0]
+	for _, next := range t {
 		if n := len(all); next.kind == text && n >= 2 && all[n-1].is(punct, "+") && all[n-2].kind == text {
-			all[n-2].text += next.text
-			all[n-2].escapes += next.escapes
+			all[n-2].join(next.text, next.escapes)
 			all = all[:n-1]
 			continue
 		}
 		all = append(all, next)
 	}
 	return all
+}
+
+// maxJoined is how much of a string that is made of several is kept: whoever puts together more than a name or a piece of data is told of by then.
+const maxJoined = 4096
+
+// join adds a string to another one.
+func (t *token) join(more string, escapes int) {
+	if len(t.text) < maxJoined {
+		t.text += more
+	}
+	t.escapes += escapes
 }
 
 // reader walks through the text of a program.
@@ -110,14 +120,15 @@ func (r *reader) name() string {
 
 // number goes over a number: digits and letters, one point, and the sign of an exponent. A second point begins a member.
 func (r *reader) number() {
-	begin, point := r.pos, false
+	begin, point, signed := r.pos, false, false
 	for done := false; !done && r.pos < len(r.src); {
 		c, so := r.src[r.pos], r.src[begin:r.pos]
 		switch {
 		case c == '_', c >= '0' && c <= '9', c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z':
 		case c == '.' && !point && !strings.ContainsAny(so, "xXeEjJn"):
 			point = true
-		case (c == '+' || c == '-') && strings.HasSuffix(strings.ToLower(so), "e") && !strings.ContainsAny(so, "xX"):
+		case (c == '+' || c == '-') && !signed && so != "" && (so[len(so)-1]|0x20) == 'e' && !strings.ContainsAny(so, "xX"):
+			signed = true
 		default:
 			done = true
 			continue
