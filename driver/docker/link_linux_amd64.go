@@ -1,10 +1,8 @@
 package docker
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"strconv"
@@ -74,7 +72,7 @@ func (s *sandbox) hush(ended bool) error {
 		return nil
 	}
 	for began := time.Now(); !ended && !s.killed.Load() && time.Since(began) < handover; {
-		if quiet, err := quiet(s.ruler.pid); quiet || err != nil {
+		if quiet, err := tun.Quiet("/proc/" + strconv.Itoa(s.ruler.pid) + "/net"); quiet || err != nil {
 			break // a container that is gone has nothing to say
 		}
 		<-time.After(time.Millisecond) // the kernel tells nobody
@@ -83,48 +81,4 @@ func (s *sandbox) hush(ended bool) error {
 		return fmt.Errorf("take the container's network away: %w", err)
 	}
 	return nil
-}
-
-// quiet says whether no TCP connection in the network namespace of a process has something that its other end has not got.
-func quiet(pid int) (bool, error) {
-	for _, name := range []string{"tcp", "tcp6"} {
-		table, err := readUpTo("/proc/"+strconv.Itoa(pid)+"/net/"+name, maxConnections)
-		if errors.Is(err, fs.ErrNotExist) && name == "tcp6" {
-			continue // without IPv6
-		}
-		if err != nil {
-			return false, fmt.Errorf("look at the container's connections: %w", err)
-		}
-		if !quietTable(table) {
-			return false, nil
-		}
-	}
-	return true, nil
-}
-
-// maxConnections bounds what is read of a table of connections, of 150 bytes each.
-const maxConnections = 1 << 20
-
-func readUpTo(name string, most int64) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, most))
-}
-
-// quietTable reads proc(5), /proc/net/tcp: the fifth field is tx_queue:rx_queue.
-func quietTable(table []byte) bool {
-	_, lines, _ := bytes.Cut(table, []byte("\n"))
-	for line := range bytes.Lines(lines) {
-		f := bytes.Fields(line)
-		if len(f) < 5 {
-			continue
-		}
-		if sent, _, _ := bytes.Cut(f[4], []byte(":")); len(bytes.Trim(sent, "0")) > 0 {
-			return false
-		}
-	}
-	return true
 }
