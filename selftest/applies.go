@@ -3,7 +3,6 @@ package selftest
 // What rows need of a driver that not every driver has. A row that needs what a driver lacks shows nothing about it: there the
 // act itself is refused, which other rows show, or what is attacked does not exist.
 const (
-	NeedsLink   = "link"   // a way out of the sandbox
 	NeedsMount  = "mount"  // directories that are mounted
 	NeedsMemfd  = "memfd"  // files in memory without a name
 	NeedsTracer = "tracer" // a program may trace its own children
@@ -12,16 +11,14 @@ const (
 
 // lacks are what drivers do not have. docs/security.md says so too.
 var lacks = map[string][]string{
-	"docker": {NeedsMount, NeedsMemfd, NeedsTracer, NeedsSentry},
-	"qemu":   {NeedsLink, NeedsMemfd, NeedsTracer, NeedsSentry},
+	"docker":      {NeedsMount, NeedsMemfd, NeedsTracer, NeedsSentry},
+	"qemu":        {NeedsMemfd, NeedsTracer, NeedsSentry},
+	"firecracker": {NeedsMemfd, NeedsTracer, NeedsSentry},
 }
 
 // needs is everything that a row needs.
 func (r Row) needs() []string {
 	all := r.Needs
-	if len(r.Hosts) > 0 {
-		all = append(all[:len(all):len(all)], NeedsLink)
-	}
 	if r.Mounted {
 		all = append(all[:len(all):len(all)], NeedsMount)
 	}

@@ -33,7 +33,7 @@ type Row struct {
 	Artifact bool           // artifacts are copied out, and looked at
 	Times    int            // runs, one after the other; 0: one
 	Idle     bool           // it takes long, and most of that it waits
-	Needs    []string       // of a driver, besides what Hosts and Mounted need: see Applies
+	Needs    []string       // of a driver, besides what Mounted needs: see Applies
 
 	// Want is what must come of a row without a rule. With one it follows from the rule's action: a violation of it, its
 	// errno and a count of it, or the effect.

@@ -29,6 +29,7 @@ type program struct {
 	refused    confine.Refusals
 	root       confine.Root
 	rules      *os.File // Landlock's
+	namespace  *os.File // of its network; nil: it has no way out
 
 	pid    int
 	exited chan syscall.WaitStatus
@@ -78,6 +79,7 @@ func (p *program) run() (wire.Report, error) {
 	status := <-p.exited
 	_ = killGroup()
 	<-p.gone
+	p.hush()
 	p.pumps.Wait()
 	err = p.supervisor.Close()
 	return p.report(status, missing), err
@@ -146,6 +148,9 @@ func (p *program) start(command string) (missing *wire.Report, err error) {
 	p.pid = process.Pid
 	go p.reap()
 	p.carry(ours)
+	if err := p.link(); err != nil {
+		return nil, err
+	}
 	if err := errors.Join(json.NewEncoder(orderW).Encode(order{p.plan, command}), orderW.Close()); err != nil {
 		return nil, err
 	}

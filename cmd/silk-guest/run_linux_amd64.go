@@ -109,6 +109,13 @@ func (a *agent) end() {
 	}
 }
 
+// isStopped says whether the host wants no program.
+func (a *agent) isStopped() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.stopped
+}
+
 // endWith sets what ends the program.
 func (a *agent) endWith(stop func()) {
 	a.mu.Lock()

@@ -3,9 +3,9 @@
 // program to its plan once more.
 //
 // A machine has a kernel and an initial file system with the agent, the run's image as a read-only drive, a vsock(7) device whose
-// other end is here (package vsock), entropy, and with QEMU a serial console that only errors use. It has no network device. The agent calls
-// the host, is told the plan, and carries what the program reads and writes (package wire over internal/guestwire). What it says at the end is checked as an
-// enemy's; that the run is over, and what it used, is known from the VMM.
+// other end is here (package vsock), entropy, and with QEMU a serial console that only errors use. It has no network device: the packets of
+// a program that is let out go over the vsock, too. The agent calls the host, is told the plan, and carries what the program reads and writes (package wire
+// over internal/guestwire). What it says at the end is checked as an enemy's; that the run is over, and what it used, is known from the VMM.
 //
 // The VMM is one of two ([New], [NewJailed]).
 //

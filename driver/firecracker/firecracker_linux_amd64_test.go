@@ -72,7 +72,7 @@ func openLabText(t *testing.T) *os.File {
 }
 
 // sample are the cases that are always tried: an emulated machine takes half a minute for each. `make test-microvm` tries all.
-var sample = []string{"workspace in and out", "forbidden file", "no spawn"}
+var sample = []string{"workspace in and out", "forbidden file", "no spawn", "packets over a link"}
 
 func everything() bool { return os.Getenv("SILK_TEST_MICROVM") == "all" }
 
@@ -110,7 +110,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"no QEMU", Config{Images: store}, func(*driver.Spec) {}, "install Debian's package qemu-system-x86"},
 		{"no kernel", Config{QEMU: "/bin/true", Images: emptyStore(t)}, func(*driver.Spec) {}, "silk image build kernel"},
-		{"a way out", Config{QEMU: "/bin/true", Images: store}, func(s *driver.Spec) { s.Network = driver.NetworkLink }, "no way out"},
+		{"a way out that leads nowhere", Config{QEMU: "/bin/true", Images: store}, func(s *driver.Spec) { s.Network = driver.NetworkLink }, "without a link"},
 		{"a watch by the host", Config{QEMU: "/bin/true", Images: store}, func(s *driver.Spec) { s.RequireWatch = true }, "require_watch"},
 		{"no memory", Config{QEMU: "/bin/true", Images: store}, func(s *driver.Spec) { s.MemoryBytes = 0 }, "above zero"},
 		{"an unknown network", Config{QEMU: "/bin/true", Images: store}, func(s *driver.Spec) { s.Network = "allow" }, `"allow"`},

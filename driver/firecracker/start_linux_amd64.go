@@ -38,6 +38,8 @@ func validate(spec driver.Spec) error {
 		return errors.New("start sandbox: no output")
 	case spec.MemoryBytes <= 0, spec.WorkspaceBytes <= 0, spec.TmpBytes <= 0, spec.ShmBytes <= 0 && !spec.ReadOnly, spec.Processes <= 0, spec.CPUs <= 0:
 		return errors.New("start sandbox: every limit must be above zero")
+	case spec.Network == driver.NetworkLink && (spec.Link.File == nil || len(spec.Link.Addrs) == 0 || spec.Link.MTU <= 0 || spec.Link.MTU > maxPacket):
+		return errors.New("start sandbox: a network without a link")
 	case spec.Network != driver.NetworkDeny && spec.Network != driver.NetworkLoopback && spec.Network != driver.NetworkLink:
 		return fmt.Errorf("start sandbox: the %s driver has no network mode %q", "microVM", spec.Network)
 	}
@@ -45,10 +47,7 @@ func validate(spec driver.Spec) error {
 }
 
 // held says whether this driver can keep what a spec promises.
-func (d *Driver) held(spec driver.Spec) error {
-	if spec.Network == driver.NetworkLink {
-		return &driver.Unheld{Promise: "network", Detail: "the " + d.Name() + " driver has no way out of a machine yet", Fix: "leave --net out, or use the gvisor driver"}
-	}
+func (*Driver) held(spec driver.Spec) error {
 	if spec.RequireWatch {
 		return &driver.Unheld{Promise: "watch", Detail: "a virtual machine is not watched from the host's kernel, only by its own", Fix: "leave require_watch out, or use the gvisor driver"}
 	}
@@ -186,7 +185,7 @@ func (s *sandbox) let(ctx context.Context) error {
 	if c := s.driver.config; s.spec.Drain != nil {
 		plan.Drain = &wire.Bounds{FileBytes: c.MaxFileBytes, TotalBytes: c.MaxTotalBytes, Entries: c.MaxEntries}
 	}
-	if err := s.channels(&plan); err != nil {
+	if err := errors.Join(s.channels(&plan), s.link()); err != nil {
 		return err
 	}
 	b, err := json.Marshal(plan)

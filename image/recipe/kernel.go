@@ -22,7 +22,7 @@ import (
 
 // kernelModules are what a machine of ours needs of Debian's kernel for clouds, in which it is a module: the virtio devices as
 // microvm and Firecracker have them, and the file system of images.
-var kernelModules = []string{"virtio_mmio", "virtio_blk", "erofs", "vmw_vsock_virtio_transport", "virtio-rng"}
+var kernelModules = []string{"virtio_mmio", "virtio_blk", "erofs", "vmw_vsock_virtio_transport", "virtio-rng", "tun"}
 
 // Bounds of what is unpacked. Debian's kernel is 60 MB, a module 1 MB at most.
 const (

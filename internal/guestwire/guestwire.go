@@ -18,7 +18,7 @@ import (
 )
 
 // Version is that of what is agreed here and in what is said; the agent names it first.
-const Version = 1
+const Version = 2
 
 // Port is where the host listens, and the agent calls (vsock(7)).
 const Port = 1024
@@ -62,19 +62,21 @@ type Stream byte
 
 // Streams.
 const (
-	Plan   Stream = iota // host: what the agent is to do
-	Fill                 // host: the workspace, a tar stream
-	Stdin                // host
-	Stdout               // guest
-	Stderr               // guest
-	Drain                // guest: the workspace, a tar stream
-	Report               // guest: how it ended
+	Plan     Stream = iota // host: what the agent is to do
+	Fill                   // host: the workspace, a tar stream
+	Stdin                  // host
+	Inbound                // host: IP packets for the program, each after its length (two bytes, big-endian)
+	Stdout                 // guest
+	Stderr                 // guest
+	Drain                  // guest: the workspace, a tar stream
+	Report                 // guest: how it ended
+	Outbound               // guest: IP packets of the program's, as Inbound
 	streams
 )
 
 // sender is who sends on a stream.
 func (s Stream) sender() Side {
-	if s <= Stdin {
+	if s <= Inbound {
 		return Host
 	}
 	return Guest

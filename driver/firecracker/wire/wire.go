@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/netip"
 	"time"
 
 	"github.com/silk-sandbox/silk/driver"
@@ -41,6 +42,7 @@ type Plan struct {
 	ReadOnly bool           `json:"read_only,omitempty"`
 	NoSpawn  bool           `json:"no_spawn,omitempty"`
 	Terminal *Size          `json:"terminal,omitempty"`
+	Link     *Link          `json:"link,omitempty"` // with driver.NetworkLink: a network interface whose packets are those of Inbound and Outbound
 
 	MemoryBytes    int64   `json:"memory_bytes"`
 	WorkspaceBytes int64   `json:"workspace_bytes"`
@@ -58,6 +60,12 @@ type Size struct {
 	Rows    uint16 `json:"rows"`
 }
 
+// Link is a machine's only way out, driver.Link.
+type Link struct {
+	Addrs []netip.Addr `json:"addrs"`
+	MTU   int          `json:"mtu"`
+}
+
 // Bounds bound what is drained from a workspace.
 type Bounds struct {
 	FileBytes  int64 `json:"file_bytes"`
@@ -71,6 +79,9 @@ func PlanOf(s driver.Spec, now time.Time) Plan {
 		Now: now, Args: s.Args, Env: s.Env, Dir: s.Dir, Hostname: s.Hostname, Network: s.Network, Files: s.Files, Trees: s.Trees,
 		ReadOnly: s.ReadOnly, NoSpawn: s.NoSpawn,
 		MemoryBytes: s.MemoryBytes, WorkspaceBytes: s.WorkspaceBytes, TmpBytes: s.TmpBytes, ShmBytes: s.ShmBytes, Processes: s.Processes, CPUs: s.CPUs,
+	}
+	if s.Network == driver.NetworkLink {
+		p.Link = &Link{Addrs: s.Link.Addrs, MTU: s.Link.MTU}
 	}
 	for _, m := range s.Mounts {
 		p.Mounts = append(p.Mounts, m.Target)

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/json"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -14,9 +15,10 @@ import (
 
 func TestPlan(t *testing.T) {
 	spec := driver.Spec{
-		Args: []string{"a", "b\n"}, Env: []string{"K=V"}, Dir: "/workspace", Hostname: "silk", Network: driver.NetworkLoopback, Trees: []string{"/usr"},
+		Args: []string{"a", "b\n"}, Env: []string{"K=V"}, Dir: "/workspace", Hostname: "silk", Network: driver.NetworkLink, Trees: []string{"/usr"},
 		Files: []driver.File{{Path: "/etc/hosts", Content: []byte{0, 255}, After: true}}, ReadOnly: true, NoSpawn: true,
 		MemoryBytes: 1, WorkspaceBytes: 2, TmpBytes: 3, ShmBytes: 4, Processes: 5, CPUs: 0.5, Mounts: []driver.Mount{{Target: "/workspace/m"}},
+		Link: driver.Link{Addrs: []netip.Addr{netip.MustParseAddr("198.18.0.2"), netip.MustParseAddr("2001:2::2")}, MTU: 60 << 10},
 	}
 	plan := PlanOf(spec, time.Unix(1, 2).UTC())
 	b, err := json.Marshal(plan)
@@ -27,7 +29,7 @@ func TestPlan(t *testing.T) {
 	if err := Read(strings.NewReader(string(b)), &got); err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(plan, got); d != "" {
+	if d := cmp.Diff(plan, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); d != "" {
 		t.Error(d)
 	}
 	if d := cmp.Diff(spec.Trees, got.Spec().Trees); d != "" || !got.Spec().NoSpawn || !got.Spec().ReadOnly || got.Mounts[0] != "/workspace/m" {
