@@ -306,63 +306,6 @@ func (s *sandbox) unwatch(context.Context) (err error) {
 	return err
 }
 
-// drain reads the workspace, which outlives the program. A stream that was cut short is drainErr.
-func (s *sandbox) drain(exit driver.Exit, err error) (drainErr, _ error) {
-	if s.spec.Drain == nil {
-		return nil, err
-	}
-	if s.now.Load() || err != nil || s.workspace == nil {
-		r, w := io.Pipe()
-		w.CloseWithError(io.ErrUnexpectedEOF)
-		_ = s.spec.Drain(r)
-		return errors.New("the workspace was not drained: the sandbox was ended at once"), err
-	}
-	r, w := io.Pipe()
-	wrote := make(chan error, 1)
-	go func() {
-		err := s.workspace.Drain(moving{w, func() { s.moved.Add(1) }}, s.driver.config.bounds())
-		w.CloseWithError(err)
-		wrote <- err
-	}()
-	stop := make(chan struct{})
-	if exit.Killed {
-		go s.cutIfStuck(w, stop)
-	}
-	readErr := s.spec.Drain(r)
-	r.CloseWithError(errors.Join(readErr, io.ErrClosedPipe))
-	close(stop)
-	writeErr := <-wrote
-	switch {
-	case errors.Is(writeErr, errStuck):
-		return writeErr, err
-	case readErr != nil:
-		return nil, errors.Join(err, readErr)
-	case writeErr != nil && !errors.Is(writeErr, io.ErrClosedPipe):
-		return writeErr, err
-	}
-	return nil, err
-}
-
-// errStuck is of a drain that nobody read from.
-var errStuck = errors.New("the workspace was not drained: it stood still")
-
-// cutIfStuck ends the drain of a sandbox that was killed when it does not go on.
-func (s *sandbox) cutIfStuck(w *io.PipeWriter, stop chan struct{}) {
-	for before := int64(-1); ; {
-		select {
-		case <-stop:
-			return
-		case <-time.After(killGrace):
-		}
-		now := s.moved.Load()
-		if now == before || s.now.Load() {
-			w.CloseWithError(errStuck)
-			return
-		}
-		before = now
-	}
-}
-
 // emptied waits until no process is in the container's groups, and ends what is: an engine that says that a container is removed may have
 // lost it.
 func (s *sandbox) emptied(ctx context.Context) error {
