@@ -1,7 +1,10 @@
 package docker
 
 import (
+	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -124,5 +127,28 @@ func TestFilesOf(t *testing.T) {
 		if diff := cmp.Diff(test.want, got); diff != "" || err != nil {
 			t.Errorf("%s: %v (-want +got):\n%s", test.name, err, diff)
 		}
+	}
+}
+
+// TestNoLink: a host that cannot give a container its way out refuses the run, and says what would help.
+func TestNoLink(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		err  error
+		fix  string
+	}{
+		{"no device", fs.ErrNotExist, "modprobe tun"},
+		{"a device without a driver", unix.ENODEV, "modprobe tun"},
+		{"no capability", unix.EPERM, "CAP_NET_ADMIN"},
+		{"a device that may not be opened", &fs.PathError{Op: "open", Path: "/dev/net/tun", Err: unix.EACCES}, "CAP_NET_ADMIN"},
+	} {
+		var unheld *driver.Unheld
+		if err := noLink(fmt.Errorf("make network interface eth0: %w", test.err)); !errors.As(err, &unheld) || unheld.Promise != "network" || !strings.Contains(unheld.Fix, test.fix) {
+			t.Errorf("%s: %v, want a refusal that names %s", test.name, err, test.fix)
+		}
+	}
+	var unheld *driver.Unheld
+	if err := noLink(unix.EBUSY); errors.As(err, &unheld) || !errors.Is(err, unix.EBUSY) {
+		t.Errorf("what is the host's fault is %v", err)
 	}
 }

@@ -141,7 +141,11 @@ for f in [lambda: os.remove('/workspace/a.py'), lambda: os.chmod('/workspace/a.p
 
 // TestSkillService: with networkAccess the one service is reached, by its URL in the variable, and nothing else, on no port of this host.
 func TestSkillService(t *testing.T) {
-	s := newSilk(t, "lab:python")
+	t.Run("gvisor", func(t *testing.T) { checkSkillService(t, newSilk(t, "lab:python"), "gvisor") })
+	t.Run("docker", func(t *testing.T) { checkSkillService(t, inContainers(t, "lab:python"), "docker") })
+}
+
+func checkSkillService(t *testing.T, s silk, driver string) {
 	s.Env = append(s.Env, skillKey)
 	var asked, missed atomic.Int32
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -158,27 +162,31 @@ func TestSkillService(t *testing.T) {
 	publish(t, s, "with", "a.py", ask, "--network-access")
 	publish(t, s, "without", "a.py", ask)
 
-	if a := runSkill(t, s, 0, "with", "--api-url", service.URL); a.Stdout != "/v1/x\n" || asked.Load() != 1 {
+	if a := runSkill(t, s, 0, "with", "--driver", driver, "--api-url", service.URL); a.Stdout != "/v1/x\n" || asked.Load() != 1 {
 		t.Errorf("asked %d times: %+v", asked.Load(), a)
 	}
-	if a := runSkill(t, s, 159, "without", "--api-url", service.URL); a.Outcome.Rule != "network.inet" || asked.Load() != 1 {
+	if a := runSkill(t, s, 159, "without", "--driver", driver, "--api-url", service.URL); a.Outcome.Rule != "network.inet" || asked.Load() != 1 {
 		t.Errorf("asked %d times: %+v", asked.Load(), a)
 	}
 	for _, url := range []string{strings.Replace(other.URL, "127.0.0.1", "service.silk.internal", 1), "http://192.0.2.1/", "http://example.org/"} {
-		a := runSkill(t, s, 159, "with", "--api-url", service.URL, "--", url)
+		a := runSkill(t, s, 159, "with", "--driver", driver, "--api-url", service.URL, "--", url)
 		if !strings.HasPrefix(a.Outcome.Rule, "egress.") || missed.Load() != 0 || asked.Load() != 1 {
 			t.Errorf("%s: asked %d times, others %d: %+v", url, asked.Load(), missed.Load(), a)
 		}
 	}
-	if a := runSkill(t, s, 1, "with"); !strings.Contains(a.Stderr, "ISCL_API_URL") {
+	if a := runSkill(t, s, 1, "with", "--driver", driver); !strings.Contains(a.Stderr, "ISCL_API_URL") {
 		t.Errorf("without a service: %+v", a)
 	}
 }
 
 // TestSkillSelftest: what people run to see that skills are kept.
 func TestSkillSelftest(t *testing.T) {
-	s := newSilk(t, "lab:python")
-	out, stderr := verb(t, s, 0, "skill", "selftest", "--json")
+	t.Run("gvisor", func(t *testing.T) { checkSkillSelftest(t, newSilk(t, "lab:python"), "gvisor") })
+	t.Run("docker", func(t *testing.T) { checkSkillSelftest(t, inContainers(t, "lab:python"), "docker") })
+}
+
+func checkSkillSelftest(t *testing.T, s silk, driver string) {
+	out, stderr := verb(t, s, 0, "skill", "selftest", "--driver", driver, "--json")
 	var report struct {
 		Drivers []string
 		Tests   []struct {

@@ -13,4 +13,7 @@
 // The tests need root, iproute2, the built silk, and the images lab:python, lab:node and
 //
 //	silk image build -f tests/egress/curl.yaml
+//
+// What is tried as root is tried in containers of Docker, too, where tools/dockerd can start an engine: one of the tests' own, which has to be in their
+// namespaces (engine_linux_test.go).
 package egress

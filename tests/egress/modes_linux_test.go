@@ -21,8 +21,14 @@ const (
 
 // TestRefusalsThatKill: under a profile with on_refused: kill the first attempt to leave is a violation.
 func TestRefusalsThatKill(t *testing.T) {
+	for _, as := range []who{root, container} {
+		t.Run(as.name, func(t *testing.T) { checkRefusalsThatKill(t, newSilk(t, as, "", python)) })
+	}
+}
+
+func checkRefusalsThatKill(t *testing.T, s silk) {
+	t.Helper()
 	w := enterWorld(t)
-	s := newSilk(t, nil, "", python)
 	for _, test := range []struct{ name, code, rule, argument string }{
 		{"a name", `socket.create_connection(("w11rw.other.test", 80), 5)`, "egress.name", "w11rw.other.test"},
 		{"an address", `socket.create_connection(("10.0.0.5", 80), 5)`, "egress.address", "10.0.0.5:80"},
@@ -62,8 +68,15 @@ func TestRefusalsThatKill(t *testing.T) {
 
 // TestNoWayOut: without a way out an attempt to leave is a violation, and so are sockets that no rule is about in any mode.
 func TestNoWayOut(t *testing.T) {
+	for n, as := range []who{root, container} {
+		t.Run(as.name, func(t *testing.T) { checkNoWayOut(t, newSilk(t, as, "", python), 8000+1000*n) })
+	}
+}
+
+// checkNoWayOut has words from a number on.
+func checkNoWayOut(t *testing.T, s silk, number int) {
+	t.Helper()
 	w := enterWorld(t)
-	s := newSilk(t, nil, "", python)
 	connect := `import socket; socket.create_connection(("93.184.215.14", 80), 5).sendall(b"GET /WORD HTTP/1.1\r\nHost: x\r\n\r\n")`
 	datagram := `import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.sendto(b"WORD", ("93.184.215.14", 7)); s.settimeout(1); s.recv(1)`
 	for _, test := range []struct{ net, code, rule string }{
@@ -76,7 +89,7 @@ func TestNoWayOut(t *testing.T) {
 		{"api.test:80", `import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0x300)`, "network.packet"},
 		{"93.184.215.14:80", connect + "; print('through')", ""}, // the control
 	} {
-		word := fmt.Sprintf("w%dcw", 20+len(test.code)+len(test.net))
+		word := fmt.Sprintf("w%dcw", number+len(test.code)+len(test.net))
 		got, err := s.run(t.Context(), "-p", python, "--net", test.net, "-c", strings.ReplaceAll(test.code, "WORD", word))
 		if err != nil {
 			t.Fatal(err)
@@ -121,7 +134,7 @@ print(json.dumps({
 // TestAllow: an open network needs the owner's yes to this very plan, and leads to the public internet alone.
 func TestAllow(t *testing.T) {
 	w := enterWorld(t)
-	s := newSilk(t, nil, "", python)
+	s := newSilk(t, root, "", python)
 	lib, err := os.ReadFile(filepath.Join("testdata", "lib.py"))
 	if err != nil {
 		t.Fatal(err)

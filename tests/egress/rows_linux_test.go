@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -40,7 +39,7 @@ type batch struct {
 	image, net string
 	more       []string // rules that controls add
 	targets    []string // of the configuration
-	user       *syscall.Credential
+	as         who
 	attempts   []*attempt
 
 	got     result
@@ -72,11 +71,11 @@ type batches struct {
 }
 
 // in finds a batch.
-func (bs *batches) in(image, net, shared string, user *syscall.Credential) *batch {
-	key := fmt.Sprint(image, net, shared, user != nil)
+func (bs *batches) in(image, net, shared string, as who) *batch {
+	key := fmt.Sprint(image, net, shared, as.name)
 	b := bs.all[key]
 	if b == nil {
-		b = &batch{image: image, net: net, user: user, answers: map[string]answer{}}
+		b = &batch{image: image, net: net, as: as, answers: map[string]answer{}}
 		bs.all[key] = b
 	}
 	return b
@@ -95,11 +94,11 @@ func (b *batch) add(bs *batches, r row, as string) *attempt {
 func (bs *batches) addControl(r row, image string) *attempt {
 	c := r.Control
 	if c.Net != "" {
-		b := bs.in(image, c.Net, fmt.Sprint(c.Targets), nil)
+		b := bs.in(image, c.Net, fmt.Sprint(c.Targets), root)
 		b.targets = c.Targets
 		return b.add(bs, r, "c")
 	}
-	b := bs.in(image, r.Net, "controls", nil)
+	b := bs.in(image, r.Net, "controls", root)
 	for rule := range strings.SplitSeq(c.Add, ",") {
 		if rule != "" && !slices.Contains(b.more, rule) {
 			b.more = append(b.more, rule)
@@ -123,7 +122,7 @@ func (b *batch) run(t *testing.T) error {
 		text, _ := json.Marshal(b.targets)
 		egress = fmt.Sprintf("egress: {targets: %s}\n", text)
 	}
-	s := newSilk(t, b.user, egress, b.image)
+	s := newSilk(t, b.as, egress, b.image)
 	w := enterWorld(t)
 	work, err := json.Marshal(b.attempts)
 	if err != nil {
@@ -163,10 +162,7 @@ func (b *batch) run(t *testing.T) error {
 	return nil
 }
 
-// users are who runs silk.
-var users = map[string]*syscall.Credential{"root": nil, "user": {Uid: nobody, Gid: nobody}}
-
-// TestRows runs every row of testdata/rows: each program of it, as root and as an ordinary user.
+// TestRows runs every row of testdata/rows: each program of it, as root, as an ordinary user, and in containers of Docker.
 func TestRows(t *testing.T) {
 	w := enterWorld(t)
 	testenv.Require(t, testenv.Userns)
@@ -182,6 +178,10 @@ func TestRows(t *testing.T) {
 		}
 		suites[strings.TrimSuffix(filepath.Base(file), ".yaml")] = s
 	}
+	there := []who{root, user}
+	if t.Run("an engine", func(t *testing.T) { enterEngine(t) }); theEngine != nil && theEngine.err == nil {
+		there = append(there, container)
+	}
 	bs := &batches{all: map[string]*batch{}, words: firstWord}
 	rows := map[string][]*attempt{} // by the name of their test
 	for name, s := range suites {
@@ -191,8 +191,8 @@ func TestRows(t *testing.T) {
 				if c := r.Control; c != nil && c.Host == "" {
 					its = bs.addControl(r, image)
 				}
-				for who, user := range users {
-					a := bs.in(image, r.Net, "", user).add(bs, r, who[:1])
+				for _, as := range there {
+					a := bs.in(image, r.Net, "", as).add(bs, r, as.name[:1])
 					a.control = its
 					rows[name+"/"+r.Name] = append(rows[name+"/"+r.Name], a)
 				}
@@ -214,11 +214,7 @@ func TestRows(t *testing.T) {
 	for name, attempts := range rows {
 		t.Run(name, func(t *testing.T) {
 			for _, a := range attempts {
-				who := "root"
-				if a.batch.user != nil {
-					who = "user"
-				}
-				t.Run(a.image+" as "+who, func(t *testing.T) {
+				t.Run(a.image+" as "+a.batch.as.name, func(t *testing.T) {
 					a.check(t, w)
 					if t.Failed() {
 						t.Logf("why this row: %s\nattempt %q under %s: %+v\nseen: %q\nsilk says: %+v", a.row.Why, a.Do, a.batch.net, a.batch.answers[a.Word], w.of(a.Word, ""), a.batch.got.of(a))

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +22,7 @@ import (
 func TestSecretByServer(t *testing.T) {
 	const value = "Bearer 77aa01"
 	w := enterWorld(t)
-	s := newSilk(t, nil, "", python)
+	s := newSilk(t, root, "", python)
 	lib, err := os.ReadFile(filepath.Join("testdata", "lib.py"))
 	token := filepath.Join(s.Dir, "token")
 	err = errors.Join(err, os.WriteFile(filepath.Join(s.Dir, "ca.pem"), w.ca.pem, 0o644), os.WriteFile(token, []byte(value+"\n"), 0o600),
@@ -96,45 +97,54 @@ try:
 except OSError as e:
     print(e)`}, false, "502"},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			authorities := ""
-			s := newSilk(t, nil, "", test.image)
-			if test.trusted {
-				authorities = fmt.Sprintf("egress: {authorities: %q}\n", filepath.Join(s.Dir, "ca.pem"))
-			}
-			lib, err := os.ReadFile(filepath.Join("testdata", "lib.py"))
-			err = errors.Join(err, os.WriteFile(filepath.Join(s.Dir, "lib.py"), lib, 0o644), os.WriteFile(filepath.Join(s.Dir, "ca.pem"), w.ca.pem, 0o644), s.configure(authorities))
-			if err != nil {
-				t.Fatal(err)
-			}
-			profile := strings.Replace(test.image, "egress:", "", 1)
-			s.Env = append(s.Env, "API_TOKEN="+value)
-			got, err := s.run(t.Context(), append([]string{"-p", profile, "--net", "api.test:443", "--secret", "API_TOKEN@api.test:443/Authorization", "--file", "lib.py"}, test.command...)...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			said := text(got.outcome.Stdout)
-			if got.outcome.Kind != run.OK || !strings.HasPrefix(said, "silk-secret-API_TOKEN") || !strings.Contains(said, test.sees) {
-				t.Errorf("%s: %s%s%s; want %q; seen %q", got.outcome.Kind, said, text(got.outcome.Stderr), got.stderr, test.sees, w.of(test.word, ""))
-			}
-			seen := strings.Join(w.of(test.word, "https"), "")
-			if through := strings.Contains(test.sees, "hello"); strings.Contains(seen, value) != through || (seen != "") != through {
-				t.Errorf("the server has seen %q", seen)
-			}
-			err = filepath.WalkDir(s.Dir, func(path string, e fs.DirEntry, err error) error {
-				if err != nil || !e.Type().IsRegular() {
+		for _, as := range []who{root, container} {
+			t.Run(test.name+" as "+as.name, func(t *testing.T) {
+				t.Parallel()
+				word, command := test.word, slices.Clone(test.command)
+				if as == container { // with a word of its own
+					word = strings.Replace(test.word, "w6", "w16", 1)
+					for i, text := range command {
+						command[i] = strings.ReplaceAll(text, test.word, word)
+					}
+				}
+				authorities := ""
+				s := newSilk(t, as, "", test.image)
+				if test.trusted {
+					authorities = fmt.Sprintf("egress: {authorities: %q}\n", filepath.Join(s.Dir, "ca.pem"))
+				}
+				lib, err := os.ReadFile(filepath.Join("testdata", "lib.py"))
+				err = errors.Join(err, os.WriteFile(filepath.Join(s.Dir, "lib.py"), lib, 0o644), os.WriteFile(filepath.Join(s.Dir, "ca.pem"), w.ca.pem, 0o644), s.configure(authorities))
+				if err != nil {
+					t.Fatal(err)
+				}
+				profile := strings.Replace(test.image, "egress:", "", 1)
+				s.Env = append(s.Env, "API_TOKEN="+value)
+				got, err := s.run(t.Context(), append([]string{"-p", profile, "--net", "api.test:443", "--secret", "API_TOKEN@api.test:443/Authorization", "--file", "lib.py"}, command...)...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				said := text(got.outcome.Stdout)
+				if got.outcome.Kind != run.OK || !strings.HasPrefix(said, "silk-secret-API_TOKEN") || !strings.Contains(said, test.sees) {
+					t.Errorf("%s: %s%s%s; want %q; seen %q", got.outcome.Kind, said, text(got.outcome.Stderr), got.stderr, test.sees, w.of(word, ""))
+				}
+				seen := strings.Join(w.of(word, "https"), "")
+				if through := strings.Contains(test.sees, "hello"); strings.Contains(seen, value) != through || (seen != "") != through {
+					t.Errorf("the server has seen %q", seen)
+				}
+				err = filepath.WalkDir(s.Dir, func(path string, e fs.DirEntry, err error) error {
+					if err != nil || !e.Type().IsRegular() {
+						return err
+					}
+					content, err := os.ReadFile(path)
+					if bytes.Contains(content, []byte(value)) || bytes.Contains(content, []byte("4f1c9b0e7a")) {
+						t.Errorf("%s has the credential", path)
+					}
 					return err
+				})
+				if err != nil {
+					t.Error(err)
 				}
-				content, err := os.ReadFile(path)
-				if bytes.Contains(content, []byte(value)) || bytes.Contains(content, []byte("4f1c9b0e7a")) {
-					t.Errorf("%s has the credential", path)
-				}
-				return err
 			})
-			if err != nil {
-				t.Error(err)
-			}
-		})
+		}
 	}
 }

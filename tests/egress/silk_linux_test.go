@@ -22,28 +22,48 @@ const (
 	curl   = "egress:curl"
 )
 
-// nobody is an ordinary user on every Linux.
-const nobody = 65534
+// who runs silk, and what its sandboxes are.
+type who struct {
+	name   string              // the first letter is the last but one of the words of its attempts
+	user   *syscall.Credential // nil: root
+	driver string              // "": the one that silk uses when it is not asked for another
+}
+
+const nobody = 65534 // an ordinary user on every Linux
+
+var (
+	root      = who{name: "root"}
+	user      = who{name: "user", user: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	container = who{name: "docker", driver: "docker"}
+
+	whos = []who{root, user, container}
+)
 
 // silk is the program under test, with a state directory of its own.
-type silk struct{ silktest.Silk }
+type silk struct {
+	silktest.Silk
+	driver string
+}
 
 // newSilk prepares silk: it writes to a temporary directory and reads images from the test store. more are
 // further lines of the configuration, which follow its profiles.
-func newSilk(t testing.TB, user *syscall.Credential, more string, images ...string) silk {
+func newSilk(t testing.TB, as who, more string, images ...string) silk {
 	t.Helper()
 	enterWorld(t)
 	for _, tag := range images {
 		testenv.Require(t, testenv.Image(tag))
 	}
-	if user != nil {
+	if as.user != nil {
 		testenv.Require(t, testenv.Userns)
 	}
 	dir := t.TempDir()
 	if err := os.Chmod(filepath.Dir(dir), 0o711); err != nil { // testing's directories are closed to others
 		t.Fatal(err)
 	}
-	s := silk{silktest.Silk{Home: filepath.Join(dir, "home"), Config: filepath.Join(dir, "config.yaml"), Dir: dir, Env: []string{"TMPDIR=" + dir}, User: user}}
+	s := silk{silktest.Silk{Home: filepath.Join(dir, "home"), Config: filepath.Join(dir, "config.yaml"), Dir: dir, Env: []string{"TMPDIR=" + dir}, User: as.user}, as.driver}
+	if as.driver == "docker" {
+		s.Env = append(s.Env, "DOCKER_HOST="+enterEngine(t).host)
+	}
 	if err := s.configure(more); err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +72,7 @@ func newSilk(t testing.TB, user *syscall.Credential, more string, images ...stri
 
 // configure writes the configuration anew.
 func (s *silk) configure(more string) error {
-	text := fmt.Sprintf("system_store: %q\nprofiles:\n  curl: {from: lab:text, image: %q, summary: curl}\n  strict: {from: lab:python, on_refused: kill, summary: ends at the first refusal}\n%s",
+	text := fmt.Sprintf("system_store: %q\nprofiles:\n  curl: {from: lab:text, image: %q, summary: curl, limits: {processes: 256}}\n  strict: {from: lab:python, on_refused: kill, summary: ends at the first refusal}\n%s",
 		filepath.Join(testenv.Home(), "images"), curl, more)
 	if err := os.WriteFile(s.Config, []byte(text), 0o644); err != nil {
 		return err
@@ -69,9 +89,17 @@ type result struct {
 
 // run runs silk run --json.
 func (s silk) run(ctx context.Context, args ...string) (r result, err error) {
-	end, err := s.Run(ctx, 3*time.Minute, &r.outcome, append([]string{"run", "--json"}, args...)...)
+	end, err := s.Run(ctx, 3*time.Minute, &r.outcome, s.command(append([]string{"--json"}, args...)...)...)
 	r.status, r.stderr = end.Status, end.Stderr
 	return r, err
+}
+
+// command is silk run with args.
+func (s silk) command(args ...string) []string {
+	if s.driver != "" {
+		args = append([]string{"--driver", s.driver}, args...)
+	}
+	return append([]string{"run"}, args...)
 }
 
 // text is what is kept of a channel.

@@ -4,16 +4,15 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/silk-sandbox/silk/run"
 )
 
 // try runs Python code under some rules, which has to end well, and returns what it printed.
-func try(t *testing.T, user *syscall.Credential, net, code string, flags ...string) (string, result) {
+func try(t *testing.T, as who, net, code string, flags ...string) (string, result) {
 	t.Helper()
-	s := newSilk(t, user, "", python)
+	s := newSilk(t, as, "", python)
 	got, err := s.run(t.Context(), append([]string{"-p", python, "--net", net, "--timeout", "60s", "-c", code}, flags...)...)
 	if err != nil {
 		t.Fatal(err)
@@ -131,27 +130,30 @@ async def main():
     print(len(there), refused, await reader.read(5))
 asyncio.run(main())`, "256 44 b'hello'"},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			w := enterWorld(t)
-			user := users["root"]
-			if i%2 == 1 {
-				user = users["user"]
-			}
-			said, got := try(t, user, "tcp:api.test:7,tcp:api.test:9,tcp:api.test:6,tcp:api.test:101,tcp:api.test:102,93.184.215.14:7", test.code, "--memory", "1GiB")
-			if strings.TrimSpace(said) != test.want {
-				t.Errorf("it says %s, want %s; silk: %+v", said, test.want, got.outcome.Egress)
-			}
-			if strings.Contains(test.code, "w1cw") && !w.awaits("w1cw", "source w1cw has ended") {
-				t.Error("what the client said after the server's end has not come")
-			}
-			if strings.Contains(test.code, "w9cw") && !w.awaits("w9cw", "resets w9cw the client broke off") {
-				t.Errorf("the server has not heard how the client ended: %q", w.of("w9cw", ""))
-			}
-			if d, ok := got.refusal("tcp", "93.184.215.14", 7, "connections"); ok != (test.want == "256 44 b'hello'") || ok && d.Count < 44 {
-				t.Errorf("silk says %+v", got.outcome.Egress)
-			}
-		})
+		as := whos[i%2] // root, or the user; and each of them in a container
+		t.Run(test.name, func(t *testing.T) { checkStream(t, as, test.code, test.want, "") })
+		t.Run(test.name+", in a container", func(t *testing.T) { checkStream(t, container, test.code, test.want, "8") })
+	}
+}
+
+// checkStream runs code, in whose words a number comes first.
+func checkStream(t *testing.T, as who, code, want, number string) {
+	t.Parallel()
+	w := enterWorld(t)
+	first, last := "w"+number+"1cw", "w"+number+"9cw"
+	code = strings.NewReplacer("w1cw", first, "w9cw", last).Replace(code)
+	said, got := try(t, as, "tcp:api.test:7,tcp:api.test:9,tcp:api.test:6,tcp:api.test:101,tcp:api.test:102,93.184.215.14:7", code, "--memory", "1GiB")
+	if strings.TrimSpace(said) != want {
+		t.Errorf("it says %s, want %s; silk: %+v", said, want, got.outcome.Egress)
+	}
+	if strings.Contains(code, first) && !w.awaits(first, "source "+first+" has ended") {
+		t.Error("what the client said after the server's end has not come")
+	}
+	if strings.Contains(code, last) && !w.awaits(last, "resets "+last+" the client broke off") {
+		t.Errorf("the server has not heard how the client ended: %q", w.of(last, ""))
+	}
+	if d, ok := got.refusal("tcp", "93.184.215.14", 7, "connections"); ok != (want == "256 44 b'hello'") || ok && d.Count < 44 {
+		t.Errorf("silk says %+v", got.outcome.Egress)
 	}
 }
 
@@ -173,7 +175,7 @@ for _ in range(3):
 		{"w2rw", "", "200 hello from http /\n403", false},
 		{"w3cw", "egress: {targets: ['127.0.0.1/32:80']}\n", "200 hello from http /\n200 hello from http /", true},
 	} {
-		s := newSilk(t, nil, test.config, python)
+		s := newSilk(t, root, test.config, python)
 		got, err := s.run(t.Context(), "-p", python, "--net", "*.rebind.test:80", "-c", strings.ReplaceAll(code, "NAME", test.name))
 		if err != nil {
 			t.Fatal(err)
@@ -193,28 +195,29 @@ for _ in range(3):
 
 // TestLastWords: what a program says before it ends arrives, as from any host.
 func TestLastWords(t *testing.T) {
-	w := enterWorld(t)
-	var all sync.WaitGroup
-	slots := make(chan struct{}, 2)
-	for i := range 12 {
-		slots <- struct{}{}
-		user, word := users["root"], fmt.Sprintf("w%dcw", 500+i)
-		if i%2 == 1 {
-			user = users["user"]
-		}
-		s := newSilk(t, user, "", python)
-		all.Go(func() {
-			defer func() { <-slots }()
-			code := fmt.Sprintf(`
+	for n, as := range whos {
+		t.Run(as.name, func(t *testing.T) {
+			w := enterWorld(t)
+			var all sync.WaitGroup
+			slots := make(chan struct{}, 2)
+			for i := range 6 {
+				slots <- struct{}{}
+				word := fmt.Sprintf("w%dcw", 500+10*n+i)
+				s := newSilk(t, as, "", python)
+				all.Go(func() {
+					defer func() { <-slots }()
+					code := fmt.Sprintf(`
 import os, socket
 s = socket.create_connection(("api.test", 7), 30)
 s.sendall(b"." * 30000 + b"%s")
 os._exit(0)`, word)
-			got, err := s.run(t.Context(), "-p", python, "--net", "tcp:api.test:7", "-c", code)
-			if err != nil || got.outcome.Kind != run.OK || len(w.of(word, "echo")) == 0 {
-				t.Errorf("%v, %s; seen %q of %+v", err, got.outcome.Kind, w.of(word, ""), got.outcome.Egress)
+					got, err := s.run(t.Context(), "-p", python, "--net", "tcp:api.test:7", "-c", code)
+					if err != nil || got.outcome.Kind != run.OK || len(w.of(word, "echo")) == 0 {
+						t.Errorf("%v, %s; seen %q of %+v", err, got.outcome.Kind, w.of(word, ""), got.outcome.Egress)
+					}
+				})
 			}
+			all.Wait()
 		})
 	}
-	all.Wait()
 }

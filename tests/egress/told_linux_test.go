@@ -45,7 +45,7 @@ func decode[T any](t *testing.T, s silk, args ...string) (v T) {
 // run is told which line is missing, and nothing else is reached with both.
 func TestOwnService(t *testing.T) {
 	w := enterWorld(t)
-	s := newSilk(t, nil, "", python)
+	s := newSilk(t, root, "", python)
 	ca := filepath.Join(s.Dir, "ca.pem")
 	lib, err := os.ReadFile(filepath.Join("testdata", "lib.py"))
 	if err != nil {
@@ -94,7 +94,7 @@ for _ in range(3):
 
 // TestTold: who runs a program learns what it was kept from, and the flag that would allow it, at once and afterwards.
 func TestTold(t *testing.T) {
-	s := newSilk(t, nil, "", python)
+	s := newSilk(t, root, "", python)
 	_, stderr, status := s.say(t, "run", "-p", python, "--net", "api.test:80", "-c", strays)
 	line := `silk: network: refused [4-9] times: pypi\.test \(no rule has the name "pypi\.test"\); api\.test:443 \(.*\); 10\.0\.0\.5:5432 \(.*\); ` +
 		`--net api\.test:80,pypi\.test:443,api\.test:443,10\.0\.0\.5:5432 would allow it, if 443 is the port\n`
@@ -195,7 +195,7 @@ func TestTold(t *testing.T) {
 
 // TestNotThere: a rule for what is not there is told, too: the program has met with a connection that ends.
 func TestNotThere(t *testing.T) {
-	s := newSilk(t, nil, "", curl)
+	s := newSilk(t, root, "", curl)
 	_, stderr, _ := s.say(t, "run", "-p", "curl", "--net", "nowhere.test:443,api.test:6", "--", "curl", "-sS", "https://nowhere.test/", "http://api.test:6/")
 	for _, want := range []string{"network: allowed, but failed: ", "nowhere.test:443 (resolve nowhere.test: ", "no such host)", "api.test:6 (", "connection refused"} {
 		if !strings.Contains(stderr, want) {
@@ -207,7 +207,7 @@ func TestNotThere(t *testing.T) {
 // TestHostsOfAProfile: what a profile names needs no flag, and a flag names something else instead.
 func TestHostsOfAProfile(t *testing.T) {
 	w := enterWorld(t)
-	s := newSilk(t, nil, "  hosts: {from: lab:text, image: '"+curl+"', summary: reaches one, network: allowlist, hosts: ['api.test:80']}\n", curl)
+	s := newSilk(t, root, "  hosts: {from: lab:text, image: '"+curl+"', summary: reaches one, network: allowlist, hosts: ['api.test:80']}\n", curl)
 	for _, test := range []struct {
 		word  string
 		flags []string
@@ -226,7 +226,7 @@ func TestHostsOfAProfile(t *testing.T) {
 
 // TestWithoutGateway: a silk that cannot start its gateway runs nothing that was to have a network.
 func TestWithoutGateway(t *testing.T) {
-	s := newSilk(t, nil, "", curl)
+	s := newSilk(t, root, "", curl)
 	s.Env = append(s.Env, "SILK_GATEWAY="+filepath.Join(s.Dir, "nothing"))
 	stdout, stderr, status := s.say(t, "run", "-p", "curl", "--net", "api.test:80", "--", "sh", "-c", "echo it runs")
 	if status != atFault || stdout != "" || !strings.Contains(stderr, "gateway") {

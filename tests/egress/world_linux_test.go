@@ -26,19 +26,20 @@ const inside = "SILK_TEST_EGRESS_INSIDE"
 // init keeps the first thread, whose namespaces are those of the process for others, from being the one that makes another.
 func init() { runtime.LockOSThread() }
 
-// TestMain starts the tests again in a network, a mount and a PID namespace of their own: each process that is seen in there is theirs.
+// TestMain starts the tests again in a network and a mount namespace of their own, by a process that is the parent of every orphan of theirs. They have no
+// PID namespace: in one, silk would not know which processes the host's kernel means, and would start no container.
 func TestMain(m *testing.M) {
 	switch {
 	case os.Getenv(inside) != "":
-		err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
-		if err := errors.Join(err, unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")); err != nil {
-			fmt.Fprintln(os.Stderr, "keep mounts to ourselves:", err)
+		if err := errors.Join(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)); err != nil {
+			fmt.Fprintln(os.Stderr, "keep mounts and orphans to ourselves:", err)
 			os.Exit(1)
 		}
 	case testenv.Probe(testenv.Root) == nil:
 		os.Exit(enter())
 	}
 	status := m.Run()
+	_ = theEngine.stop()
 	if built != nil {
 		_ = os.RemoveAll(built.dir)
 	}
@@ -49,7 +50,7 @@ func enter() int {
 	cmd := exec.CommandContext(context.Background(), "/proc/self/exe", os.Args[1:]...)
 	cmd.Env = append(os.Environ(), inside+"=1")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL} // of this thread, see init
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL} // of this thread, see init
 	cmd.WaitDelay = time.Second
 	err := cmd.Run()
 	var exit *exec.ExitError

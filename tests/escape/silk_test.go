@@ -29,6 +29,7 @@ import (
 type silk struct {
 	path, home, config string
 	user               *syscall.Credential // who runs it; nil: whoever runs the tests
+	driver             string              // "": the one that it uses when it is not asked for another
 }
 
 // newSilk makes a state directory for the silk at path, which reads images from those stores.
@@ -54,7 +55,7 @@ func (s *silk) become(t *testing.T, uid uint32) {
 
 func (s silk) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, s.path, args...)
-	cmd.Env = append(os.Environ(), "SILK_HOME="+s.home, "SILK_CONFIG="+s.config, "SILK_SENTRY=", "TMPDIR="+filepath.Dir(s.home))
+	cmd.Env = append(os.Environ(), "SILK_HOME="+s.home, "SILK_CONFIG="+s.config, "SILK_SENTRY=", "TMPDIR="+filepath.Dir(s.home), "DOCKER_HOST="+testenv.DockerHost())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: s.user}
 	cmd.WaitDelay = 5 * time.Second
 	return cmd
@@ -81,6 +82,7 @@ func (s silk) run(ctx context.Context, req policy.Request, artifacts string) (go
 		said        bool
 	}{
 		{"--net", net, net != ""},
+		{"--driver", s.driver, s.driver != ""},
 		{"--artifacts", artifacts, artifacts != ""},
 		{"--timeout", l.Timeout.String(), true},
 		{"--memory", profile.FormatBytes(l.MemoryBytes), l.MemoryBytes != 0},
