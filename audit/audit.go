@@ -32,7 +32,8 @@ import (
 // Name is the name of a kind of event.
 type Name string
 
-// The events. Their data is an object; intentId in it is the run id, as in the column.
+// The events. Their data is an object; intentId in it is the run id, as in the column. The events of a run's end have recordSha256, the
+// hash of its record's canonical JSON, and keyId, who has signed that.
 const (
 	SandboxStarted    Name = "sandbox_started"    // intentId, profile, memoryMb, networkMode, driver, image
 	SandboxCompleted  Name = "sandbox_completed"  // intentId, profile, outcome ok, exitCode 0, durationMs

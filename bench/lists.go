@@ -56,10 +56,14 @@ func fillRuns(ctx context.Context, home string) (err error) {
 			if i%10 == 0 {
 				e.Record.Outcome.Kind = "failed"
 			}
-			if err := record.Finish(ctx, tx, e); err != nil {
+			sealed, err := record.Seal(e, nil)
+			if err != nil {
 				return err
 			}
-			_, err := tx.ExecContext(ctx, `INSERT INTO requests (run, token, session, hash, request, state, cancel, worker, accepted_at, queued_at, started_at, ended_at)
+			if err := record.Finish(ctx, tx, sealed); err != nil {
+				return err
+			}
+			_, err = tx.ExecContext(ctx, `INSERT INTO requests (run, token, session, hash, request, state, cancel, worker, accepted_at, queued_at, started_at, ended_at)
 				VALUES (?, 'local', '', '', '', 'ended', 0, '', ?, ?, ?, ?)`, e.Record.Run, at.UnixMilli(), at.UnixMilli(), at.UnixMilli(), at.UnixMilli())
 			if err != nil {
 				return err

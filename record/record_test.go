@@ -106,7 +106,7 @@ func TestGolden(t *testing.T) {
 
 func finish(t *testing.T, db *store.DB, r Record) {
 	t.Helper()
-	err := db.Update(t.Context(), func(tx *sql.Tx) error { return Finish(t.Context(), tx, Entry{Record: r}) })
+	err := db.Update(t.Context(), func(tx *sql.Tx) error { return unsigned(t, tx, Entry{Record: r}) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func TestAFinishedRecordNeverChanges(t *testing.T) {
 		t.Errorf("got %+v, %v", e.Record.Outcome, err)
 	}
 	err := db.Update(t.Context(), func(tx *sql.Tx) error {
-		return Finish(t.Context(), tx, Entry{Record: run("01AAAA0002", 1, "", "p")})
+		return unsigned(t, tx, Entry{Record: run("01AAAA0002", 1, "", "p")})
 	})
 	if err == nil {
 		t.Error("a record without an outcome was finished")
@@ -215,7 +215,7 @@ func TestBeginAndFinish(t *testing.T) {
 	}
 	r.Outcome = end
 	err = db.Update(t.Context(), func(tx *sql.Tx) error {
-		return Finish(t.Context(), tx, Entry{Record: r, Plan: plan})
+		return unsigned(t, tx, Entry{Record: r, Plan: plan})
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -237,7 +237,7 @@ func TestLost(t *testing.T) {
 			Begin(t.Context(), tx, "dead", Entry{Record: run("01AAAA0001", 1, "", "p")}),
 			Begin(t.Context(), tx, "alive", Entry{Record: run("01AAAA0002", 1, "", "p")}),
 			Begin(t.Context(), tx, "dead", Entry{Record: run("01AAAA0003", 1, "", "p")}),
-			Finish(t.Context(), tx, Entry{Record: run("01AAAA0003", 1, "ok", "p")}),
+			unsigned(t, tx, Entry{Record: run("01AAAA0003", 1, "ok", "p")}),
 		)
 	})
 	if err != nil {
@@ -350,4 +350,14 @@ func BenchmarkEncode(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// unsigned is [Finish] where nobody signs.
+func unsigned(t *testing.T, tx *sql.Tx, e Entry) error {
+	t.Helper()
+	s, err := Seal(e, nil)
+	if err != nil {
+		return err
+	}
+	return Finish(t.Context(), tx, s)
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/secure-systems-lab/go-securesystemslib/dsse"
+
 	"github.com/silk-sandbox/silk/store"
 )
 
@@ -34,17 +36,69 @@ type Entry struct {
 
 // Begin writes the record of a run that is about to start. owner names the engine, see [Lost].
 func Begin(ctx context.Context, tx *sql.Tx, owner string, e Entry) error {
-	return put(ctx, tx, owner, e)
+	text, err := e.Record.encode()
+	if err != nil {
+		return err
+	}
+	return put(ctx, tx, owner, Sealed{entry: e, text: text})
+}
+
+// Sealed is a finished record with its signature, as it will be stored.
+type Sealed struct {
+	SHA256 string // of its canonical JSON
+	KeyID  string // who signed it; "": nobody
+
+	entry           Entry
+	text, signature string
+}
+
+// Seal encodes the record of a run that has ended, and has it signed by by, who may be nil.
+func Seal(e Entry, by Signer) (Sealed, error) {
+	if e.Record.Outcome.Kind == "" {
+		return Sealed{}, fmt.Errorf("finish record of run %s: it has no outcome", e.Record.Run)
+	}
+	e.Source = ""
+	text, err := e.Record.encode()
+	if err != nil {
+		return Sealed{}, err
+	}
+	s := Sealed{SHA256: hashOf(text), entry: e, text: text}
+	if by != nil {
+		said, err := statement(text)
+		if err != nil {
+			return Sealed{}, err
+		}
+		s.KeyID, s.signature = by.Sign(said)
+	}
+	return s, nil
 }
 
 // Finish writes the complete record of a run, whether it was begun or not.
-func Finish(ctx context.Context, tx *sql.Tx, e Entry) error {
-	if e.Record.Outcome.Kind == "" {
-		return fmt.Errorf("finish record of run %s: it has no outcome", e.Record.Run)
+func Finish(ctx context.Context, tx *sql.Tx, s Sealed) error { return put(ctx, tx, "", s) }
+
+// Envelope is the signed record of a run that has ended, as others can check it: see [Verify]. Errors: [ErrNotFound], [ErrUnsigned].
+func Envelope(ctx context.Context, db Querier, run string) (_ []byte, err error) {
+	rows, err := db.QueryContext(ctx, "SELECT record, signed_by, signature FROM runs WHERE id = ?", run)
+	if err != nil {
+		return nil, fmt.Errorf("read the record of run %s: %w", run, err)
 	}
-	e.Source = ""
-	return put(ctx, tx, "", e)
+	defer rows.Close()
+	if !rows.Next() {
+		return nil, fmt.Errorf("run %q: %w", run, errors.Join(ErrNotFound, rows.Err()))
+	}
+	var text string
+	var s dsse.Signature
+	if err := rows.Scan(&text, &s.KeyID, &s.Sig); err != nil {
+		return nil, fmt.Errorf("read the record of run %s: %w", run, err)
+	}
+	if s.Sig == "" {
+		return nil, fmt.Errorf("run %s: %w", run, ErrUnsigned)
+	}
+	return envelope(text, s)
 }
+
+// ErrUnsigned is returned by [Envelope] for a run that has not ended, or whose record is of a version of silk that signed none.
+var ErrUnsigned = errors.New("its record is not signed: it has not ended, or is of an earlier version")
 
 // Source is that of a run that was begun and has no end; empty if there is none.
 func Source(ctx context.Context, tx *sql.Tx, run string) (source string, err error) {
@@ -54,23 +108,19 @@ func Source(ctx context.Context, tx *sql.Tx, run string) (source string, err err
 	return source, nil
 }
 
-func put(ctx context.Context, tx *sql.Tx, owner string, e Entry) error {
-	r := e.Record
-	text, err := r.encode()
-	if err != nil {
-		return err
-	}
+func put(ctx context.Context, tx *sql.Tx, owner string, s Sealed) error {
+	r := s.entry.Record
 	brief, err := json.Marshal(r.Brief())
 	if err != nil {
 		return fmt.Errorf("encode record of run %s: %w", r.Run, err)
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO runs (id, started_at, client, profile, outcome, exit_code, driver, image, owner, plan, record, brief, source)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	_, err = tx.ExecContext(ctx, `INSERT INTO runs (id, started_at, client, profile, outcome, exit_code, driver, image, owner, plan, record, brief, source, signed_by, signature)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET profile = excluded.profile, outcome = excluded.outcome, exit_code = excluded.exit_code,
 			driver = excluded.driver, image = excluded.image, owner = excluded.owner, plan = excluded.plan, record = excluded.record,
-			brief = excluded.brief, source = excluded.source
+			brief = excluded.brief, source = excluded.source, signed_by = excluded.signed_by, signature = excluded.signature
 		WHERE runs.outcome = ''`, // a finished record never changes
-		r.Run, r.StartedAtMs, r.Client, r.Profile, r.Outcome.Kind, r.Outcome.ExitCode, r.Driver, r.Image, owner, string(e.Plan), text, string(brief), e.Source)
+		r.Run, r.StartedAtMs, r.Client, r.Profile, r.Outcome.Kind, r.Outcome.ExitCode, r.Driver, r.Image, owner, string(s.entry.Plan), s.text, string(brief), s.entry.Source, s.KeyID, s.signature)
 	if err != nil {
 		return fmt.Errorf("write record of run %s: %w", r.Run, err)
 	}

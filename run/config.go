@@ -78,6 +78,9 @@ type Config struct {
 	// was killed: that engine's own copy was in its memory. nil, and an empty answer: nothing was kept.
 	Salvage Salvage
 
+	// Signer signs the records of runs when they have ended, those of engines that died too. nil: nobody does.
+	Signer record.Signer
+
 	// Audit says when old audit events move into files; a new engine sees to it in the background.
 	Audit audit.Policy
 

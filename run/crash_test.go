@@ -111,7 +111,7 @@ func TestRecoverSalvages(t *testing.T) {
 		}
 		return []byte("short\n"), nil
 	}
-	if _, err := Recover(t.Context(), s.home, false, salvage, nil); err != nil {
+	if _, err := Recover(t.Context(), s.home, false, salvage, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	for channel, want := range map[string][]byte{"stdout": long[:300_000], "stderr": []byte("short\n")} {
@@ -124,7 +124,7 @@ func TestRecoverSalvages(t *testing.T) {
 			t.Errorf("%s: %d bytes, %v, want %d", channel, len(got), err, len(want))
 		}
 	}
-	if left, err := Recover(t.Context(), s.home, false, salvage, nil); err != nil || len(left.Runs)+len(left.Files) > 0 {
+	if left, err := Recover(t.Context(), s.home, false, salvage, nil, nil); err != nil || len(left.Runs)+len(left.Files) > 0 {
 		t.Errorf("a second time: %+v, %v", left, err)
 	}
 }
@@ -140,7 +140,7 @@ func TestSalvageFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	broken := func(string, string) ([]byte, error) { return nil, errors.New("the log is damaged") }
-	if _, err := Recover(t.Context(), s.home, false, broken, nil); err != nil {
+	if _, err := Recover(t.Context(), s.home, false, broken, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	entry, err := record.Get(t.Context(), s.db(), lost)
@@ -151,7 +151,7 @@ func TestSalvageFails(t *testing.T) {
 
 // TestRecover: looking changes nothing; then runs get an end, and what no record has is removed. What others need stays.
 func TestRecover(t *testing.T) {
-	if left, err := Recover(t.Context(), t.TempDir(), false, nil, nil); err != nil || len(left.Runs)+len(left.Files) > 0 {
+	if left, err := Recover(t.Context(), t.TempDir(), false, nil, nil, nil); err != nil || len(left.Runs)+len(left.Files) > 0 {
 		t.Errorf("where nothing was run: %+v, %v", left, err)
 	}
 	s := newStand(t, nil)
@@ -177,7 +177,7 @@ func TestRecover(t *testing.T) {
 	}
 	want := Leftovers{Runs: []string{lost}, Files: []string{unmade, dead, unclaimed}}
 	for _, dry := range []bool{true, true, false} {
-		got, err := Recover(t.Context(), s.home, dry, nil, nil)
+		got, err := Recover(t.Context(), s.home, dry, nil, nil, s.keys)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -196,14 +196,14 @@ func TestRecover(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if left, err := Recover(t.Context(), s.home, false, nil, nil); err != nil || len(left.Runs)+len(left.Files) > 0 {
+	if left, err := Recover(t.Context(), s.home, false, nil, nil, nil); err != nil || len(left.Runs)+len(left.Files) > 0 {
 		t.Errorf("a second time: %+v, %v", left, err)
 	}
 	damaged := t.TempDir()
 	if err := os.WriteFile(filepath.Join(damaged, store.FileName), bytes.Repeat([]byte("x"), 4096), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Recover(t.Context(), damaged, false, nil, nil); err == nil || !strings.Contains(err.Error(), "recover what runs left") {
+	if _, err := Recover(t.Context(), damaged, false, nil, nil, nil); err == nil || !strings.Contains(err.Error(), "recover what runs left") {
 		t.Errorf("with a damaged state: %v", err)
 	}
 }

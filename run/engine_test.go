@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -34,6 +35,7 @@ type stand struct {
 	engine *Engine
 	fake   *drivertest.Fake
 	home   string
+	keys   *record.Keyring
 }
 
 // oneImage has one image, "test".
@@ -69,11 +71,14 @@ func decide(req policy.Request) (policy.Plan, error) {
 func newStand(t *testing.T, change func(*Config)) *stand {
 	t.Helper()
 	s := &stand{T: t, fake: &drivertest.Fake{}, home: t.TempDir()}
-	cfg := Config{Home: s.home, Decide: decide, Drivers: []driver.Driver{s.fake}, Images: oneImage{t}}
+	var err error
+	if s.keys, err = record.OpenKeyring(t.Context(), filepath.Join(t.TempDir(), "keys")); err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{Home: s.home, Decide: decide, Drivers: []driver.Driver{s.fake}, Images: oneImage{t}, Signer: s.keys}
 	if change != nil {
 		change(&cfg)
 	}
-	var err error
 	if s.engine, err = New(cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -132,6 +137,7 @@ func (s *stand) checkRecorded(out Outcome, events string) record.Entry {
 	for _, e := range list {
 		got = append([]string{strings.TrimPrefix(string(e.Name), "sandbox_") + string(e.Data)}, got...)
 	}
+	s.checkSigned(out.Run, got[len(got)-1])
 	for i := range got {
 		got[i], _, _ = strings.Cut(got[i], "{")
 	}
@@ -144,15 +150,35 @@ func (s *stand) checkRecorded(out Outcome, events string) record.Entry {
 	return entry
 }
 
-// errorData is the data of the sandbox_error of a run.
+// checkSigned wants the record of a run to be signed, and the last audit event to name it as it was signed.
+func (s *stand) checkSigned(run, event string) {
+	s.Helper()
+	text, err := record.Envelope(s.Context(), s.db(), run)
+	if err != nil {
+		s.Error(err)
+		return
+	}
+	v, err := record.Verify(text, []record.PublicKey{s.keys.Public()})
+	if err != nil || v.Record.Run != run {
+		s.Errorf("the record of run %s is %+v, %v", run, v, err)
+	}
+	if want := fmt.Sprintf(`"keyId":%q`, s.keys.Public().ID()); !strings.Contains(event, want) || !strings.Contains(event, fmt.Sprintf(`"recordSha256":%q`, v.SHA256)) {
+		s.Errorf("the last audit event is %s, want one with %s and %s", event, want, v.SHA256)
+	}
+}
+
+// errorData is the data of the sandbox_error of a run, without what identifies its record.
 func (s *stand) errorData(run string) string {
 	s.Helper()
 	list, err := audit.List(s.Context(), s.db(), audit.Filter{Run: run, Prefix: string(audit.SandboxError)})
 	if err != nil || len(list) != 1 {
 		s.Fatalf("%d errors, %v", len(list), err)
 	}
-	return strings.ReplaceAll(string(list[0].Data), run, "RUN")
+	return strings.ReplaceAll(unnamed.ReplaceAllString(string(list[0].Data), ""), run, "RUN")
 }
+
+// unnamed finds what identifies the record in the data of an event: see checkSigned.
+var unnamed = regexp.MustCompile(`,"(keyId|recordSha256)":"[0-9a-f]{64}"`)
 
 // TestOutcomes has one row for each way a run can end.
 func TestOutcomes(t *testing.T) {

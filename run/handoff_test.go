@@ -177,7 +177,7 @@ func TestLostOutputIsPassedOn(t *testing.T) {
 		}
 		return nil, nil
 	}
-	if _, err := Recover(t.Context(), s.home, false, salvage, p); err != nil {
+	if _, err := Recover(t.Context(), s.home, false, salvage, p, nil); err != nil {
 		t.Fatal(err)
 	}
 	if len(p.ends) != 1 {

@@ -99,7 +99,11 @@ func (l *life) writeEnd(ctx context.Context, again bool) error {
 	if err != nil {
 		return err
 	}
-	events, err := l.events(time.Now())
+	sealed, err := record.Seal(entry, l.engine.cfg.Signer)
+	if err != nil {
+		return err
+	}
+	events, err := l.events(time.Now(), sealed)
 	if err != nil {
 		return err
 	}
@@ -110,7 +114,7 @@ func (l *life) writeEnd(ctx context.Context, again bool) error {
 				return nil
 			}
 		}
-		if err := record.Finish(ctx, tx, entry); err != nil {
+		if err := record.Finish(ctx, tx, sealed); err != nil {
 			return err
 		}
 		for _, c := range l.channels() {
@@ -126,6 +130,15 @@ func (l *life) writeEnd(ctx context.Context, again bool) error {
 		}
 		return audit.Append(ctx, tx, events...)
 	})
+}
+
+// named adds what identifies a record to the event of the end of its run: so the audit trail chains the records, too.
+func named(sealed record.Sealed, data map[string]any) map[string]any {
+	data["recordSha256"] = sealed.SHA256
+	if sealed.KeyID != "" {
+		data["keyId"] = sealed.KeyID
+	}
+	return data
 }
 
 // raise tells of a violation.
@@ -153,7 +166,7 @@ func (l *life) channels() []namedKeeper {
 // events are the audit events of the end of the run. A refused run is a sandbox_error with the error "denied": the
 // published list of events has no name of its own for it, and a listed name is what existing queries find. The error of
 // a failed run is the program's own text; outcome, beside it, is a [Kind] that only silk writes.
-func (l *life) events(now time.Time) ([]*audit.Event, error) {
+func (l *life) events(now time.Time, sealed record.Sealed) ([]*audit.Event, error) {
 	var events []*audit.Event
 	var faults []error
 	add := func(name audit.Name, data map[string]any) {
@@ -184,12 +197,12 @@ func (l *life) events(now time.Time) ([]*audit.Event, error) {
 	out := l.out
 	switch out.Kind {
 	case OK:
-		add(audit.SandboxCompleted, l.of(map[string]any{"outcome": string(out.Kind), "exitCode": 0, "durationMs": out.WallMs}))
+		add(audit.SandboxCompleted, named(sealed, l.of(map[string]any{"outcome": string(out.Kind), "exitCode": 0, "durationMs": out.WallMs})))
 	case Violated:
 		add(audit.SecurityViolation, map[string]any{"type": out.Rule, "details": out.Syscall + "(" + out.Argument + ")", "deadAfterUs": out.DeadAfterUs})
 		fallthrough
 	default:
-		data := l.of(map[string]any{"outcome": string(out.Kind), "error": string(out.Kind)})
+		data := named(sealed, l.of(map[string]any{"outcome": string(out.Kind), "error": string(out.Kind)}))
 		switch out.Kind {
 		case Failed:
 			data["error"] = l.errorText()

@@ -62,9 +62,12 @@ type rescue struct {
 	home     string
 	salvage  Salvage
 	handoffs Handoffs
+	signer   record.Signer
 }
 
-func (e *Engine) rescue() rescue { return rescue{e.cfg.Home, e.cfg.Salvage, e.cfg.Handoffs} }
+func (e *Engine) rescue() rescue {
+	return rescue{e.cfg.Home, e.cfg.Salvage, e.cfg.Handoffs, e.cfg.Signer}
+}
 
 // lostEnd is what there is to say of a run whose engine is gone: it was killed, or ran into a full disk at the end.
 const lostEnd = HostRestarted + ": silk ended, or could not write, before the end of the run was recorded"
@@ -83,7 +86,11 @@ func finishLost(ctx context.Context, tx *sql.Tx, with rescue, entry record.Entry
 	if err := handOffLost(ctx, tx, with.handoffs, *r, logs); err != nil { // before the end, which drops what was run
 		return err
 	}
-	if err := record.Finish(ctx, tx, entry); err != nil {
+	sealed, err := record.Seal(entry, with.signer)
+	if err != nil {
+		return err
+	}
+	if err := record.Finish(ctx, tx, sealed); err != nil {
 		return err
 	}
 	if err := put(ctx, tx); err != nil {
@@ -97,9 +104,9 @@ func finishLost(ctx context.Context, tx *sql.Tx, with rescue, entry record.Entry
 	if s, ok := strings.CutPrefix(r.Profile, policy.SkillProfilePrefix); ok {
 		what, name = "skillName", s
 	}
-	failed, err := audit.New(r.Run, audit.SandboxError, now, map[string]any{
+	failed, err := audit.New(r.Run, audit.SandboxError, now, named(sealed, map[string]any{
 		"intentId": r.Run, what: name, "outcome": string(out.Kind), "error": string(out.Kind), "reason": string(out.Reason), "exitCode": out.ExitStatus(),
-	})
+	}))
 	if err != nil {
 		return err
 	}

@@ -26,9 +26,9 @@ type Leftovers struct {
 }
 
 // Recover ends the records of runs in the state directory home whose engine is gone, and removes what only they needed;
-// with dry it only looks. Living engines and their runs are not touched. On error the leftovers are those dealt with. salvage and
-// handoffs are as in [Config].
-func Recover(ctx context.Context, home string, dry bool, salvage Salvage, handoffs Handoffs) (left Leftovers, err error) {
+// with dry it only looks. Living engines and their runs are not touched. On error the leftovers are those dealt with. salvage,
+// handoffs and signer are as in [Config].
+func Recover(ctx context.Context, home string, dry bool, salvage Salvage, handoffs Handoffs, signer record.Signer) (left Leftovers, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("recover what runs left: %w", err)
@@ -43,7 +43,7 @@ func Recover(ctx context.Context, home string, dry bool, salvage Salvage, handof
 		return left, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	return recoverIn(ctx, db, rescue{home, salvage, handoffs}, dry, func(owner string) bool { return lockHeld(home, owner) })
+	return recoverIn(ctx, db, rescue{home, salvage, handoffs, signer}, dry, func(owner string) bool { return lockHeld(home, owner) })
 }
 
 // Recover is [Recover] in the state of the engine, for a service that starts.

@@ -22,7 +22,11 @@ func TestOwnerLists(t *testing.T) {
 	end(t, first, ended)
 	local := "7ZZZZZZZZZ0000000000000000" // newer than all that come for a while
 	r := record.Record{Run: local, Client: "cli", Profile: servetest.Profile, StartedAtMs: time.Now().UnixMilli(), Outcome: record.Outcome{Kind: "failed"}}
-	if err := first.DB.Update(t.Context(), func(tx *sql.Tx) error { return record.Finish(t.Context(), tx, record.Entry{Record: r}) }); err != nil {
+	sealed, err := record.Seal(record.Entry{Record: r}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.DB.Update(t.Context(), func(tx *sql.Tx) error { return record.Finish(t.Context(), tx, sealed) }); err != nil {
 		t.Fatal(err)
 	}
 	s := servetest.New(t, servetest.Config{Store: first.Home, Server: "x", Idle: true})

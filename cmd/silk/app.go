@@ -106,7 +106,7 @@ streams and records a program with nothing else installed: no Docker, no KVM, no
 	root.AddGroup(&cobra.Group{ID: "run", Title: "Run:"}, &cobra.Group{ID: "look", Title: "Look:"}, &cobra.Group{ID: "keep", Title: "Keep house:"})
 	for group, commands := range map[string][]*cobra.Command{
 		"run":  {a.runCommand(), a.planCommand(), a.noteCommand(), a.serveCommand(), a.mcpCommand(), a.skillCommand(), a.profileCommand(), a.imageCommand(), a.runtimeCommand()},
-		"look": {a.runsCommand(), a.handoffsCommand(), a.auditCommand()},
+		"look": {a.runsCommand(), a.recordCommand(), a.handoffsCommand(), a.auditCommand()},
 		"keep": {a.tokenCommand(), a.doctorCommand(), a.selftestCommand(), a.gcCommand(), a.versionCommand(), a.completionCommand(), a.manCommand()},
 	} {
 		for _, c := range commands {

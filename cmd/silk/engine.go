@@ -93,7 +93,12 @@ func (a *app) engine(h *host) (*run.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	signer, err := a.signer(h)
+	if err != nil {
+		return nil, err
+	}
 	cfg := run.Config{
+		Signer:   signer,
 		Handoffs: outbox,
 		Alert:    sinks.Raise,
 		Audit:    h.config.audit,
@@ -113,6 +118,18 @@ func (a *app) engine(h *host) (*run.Engine, error) {
 	}
 	return run.New(cfg)
 }
+
+// signer opens, or makes, the key that signs records.
+func (a *app) signer(h *host) (record.Signer, error) {
+	keys, err := record.OpenKeyring(a.ctx, filepath.Join(h.home, keysDir))
+	if err != nil {
+		return nil, &hostError{err} // no typed nil
+	}
+	return keys, nil
+}
+
+// keysDir is the directory of keys in the state directory.
+const keysDir = "keys"
 
 // rootfsDir is where the images of containers' root file systems are known by what they were made of.
 func (h *host) rootfsDir() string { return filepath.Join(h.home, "rootfs") }

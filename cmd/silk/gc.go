@@ -9,6 +9,7 @@ import (
 
 	"github.com/silk-sandbox/silk/audit"
 	"github.com/silk-sandbox/silk/oci/rootfs"
+	"github.com/silk-sandbox/silk/record"
 	"github.com/silk-sandbox/silk/run"
 )
 
@@ -64,7 +65,12 @@ func (a *app) gc(dryRun bool) error {
 	}
 	outbox, err := h.outbox(nil)
 	keep(err)
-	left, err := run.Recover(a.ctx, h.home, dryRun, h.salvage, outbox)
+	var signer record.Signer
+	if !dryRun {
+		signer, err = a.signer(h)
+		keep(err)
+	}
+	left, err := run.Recover(a.ctx, h.home, dryRun, h.salvage, outbox, signer)
 	keep(err)
 	answer.Runs, answer.Files = append([]string{}, left.Runs...), append([]string{}, left.Files...)
 	for _, dir := range deadScratch() {

@@ -52,6 +52,8 @@ func probeNow(need Need) error {
 		return probeClang()
 	case Strace:
 		return try(nil, "strace", "-f", "-y", "--seccomp-bpf", "-e", "trace=fsync", "-o", os.DevNull, "true")
+	case OpenSSL:
+		return try(nil, "openssl", "version")
 	case Postgres:
 		return probePostgres(PostgresAddress())
 	case QEMU:

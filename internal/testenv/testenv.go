@@ -6,7 +6,7 @@
 //	SILK_TEST_REQUIRE=sentry,images go test ./...
 //	SILK_TEST_REQUIRE=all           go test ./...
 //
-// where "all" means every need that a package or a make target can supply (bwrap, runc, iproute2, apt, clang, strace, postgres, qemu, docker, sentry, images), and the
+// where "all" means every need that a package or a make target can supply (bwrap, runc, iproute2, apt, clang, strace, openssl, postgres, qemu, docker, sentry, images), and the
 // others (root, userns, kvm, bpf, landlock, cgroupv1, cgroupv2), which depend on the host, must be named.
 //
 // [NoLeaks] compares goroutines, descriptors, processes, mounts, cgroups, network namespaces and temporary directories
@@ -40,6 +40,7 @@ const (
 	Apt      Need = "apt"      // apt-get is installed and has at least one package source
 	Clang    Need = "clang"    // what makes BPF objects: clang, llvm-strip and libbpf's headers
 	Strace   Need = "strace"   // strace(1) traces a program, with its seccomp filter
+	OpenSSL  Need = "openssl"  // openssl(1), which checks signatures that are not its own
 	Postgres Need = "postgres" // a PostgreSQL server in which databases can be made: tools/postgres starts one, see PostgresAddress
 	QEMU     Need = "qemu"     // qemu-system-x86_64 is installed, and so is the agent of virtual machines: see QEMUPath, AgentPath
 	Docker   Need = "docker"   // a Docker Engine in which containers can be made: tools/dockerd starts one, see DockerHost
@@ -66,7 +67,7 @@ const imagePrefix = "image:"
 func Image(tag string) Need { return Need(imagePrefix + tag) }
 
 // byMake are the needs that "all" covers besides images: a package or a make target supplies them.
-var byMake = []Need{Bwrap, Runc, Iproute, Apt, Clang, Strace, Postgres, QEMU, Docker, Sentry, Silk}
+var byMake = []Need{Bwrap, Runc, Iproute, Apt, Clang, Strace, OpenSSL, Postgres, QEMU, Docker, Sentry, Silk}
 
 // Require skips t, with the reason, unless the machine meets every need; needs that SILK_TEST_REQUIRE names fail t
 // instead. Probes run once per process.
