@@ -288,6 +288,28 @@ export class SilkClient {
     return this.#http.json({ method: "POST", path: "v1/notes/clean", body: request, signal: options.signal, again: true }, wire.noteText);
   }
 
+  // --- Skills, with the bodies that were published for them.
+
+  /** Checks a skill and keeps it, with an owner's token. Whatever is wrong with the skill is a result too: see its error. */
+  registerSkill(skill: T.SkillRegistration, options: CallOptions = {}): Promise<T.SkillResult> {
+    return this.#http.json({ method: "POST", path: "v1/skills/register", body: skill, signal: options.signal, answers: [400, 409], again: false }, wire.skillResult);
+  }
+
+  /** The skills that are active, by name. */
+  listSkills(options: CallOptions = {}): Promise<T.Skill[]> {
+    return this.#get("v1/skills", wire.skills, options);
+  }
+
+  /** A skill, revoked or not. A {@link SilkProblem} with the status 404 if there is none. */
+  getSkill(name: string, options: CallOptions = {}): Promise<T.Skill> {
+    return this.#get(`v1/skills/${encodeURIComponent(name)}`, wire.skill, options);
+  }
+
+  /** Ends a skill, with an owner's token: it is not run any more, and its name stays taken. A {@link SilkProblem} with the status 404 if none is active. */
+  async revokeSkill(name: string, options: CallOptions = {}): Promise<void> {
+    await this.#http.nothing({ method: "DELETE", path: `v1/skills/${encodeURIComponent(name)}`, signal: options.signal, again: false });
+  }
+
   // --- What the server has.
 
   async listProfiles(options: CallOptions = {}): Promise<T.Profile[]> {

@@ -16,6 +16,8 @@ export interface Call {
   /** Sent as JSON. */
   readonly body?: unknown;
   readonly signal?: AbortSignal | undefined;
+  /** Statuses of failures whose answers are decoded as any other, unless they are problems. */
+  readonly answers?: readonly number[];
   /** That a second attempt does no harm: it is made if the network breaks, or a proxy or a server that stops answers. */
   readonly again: boolean;
 }
@@ -106,7 +108,7 @@ export class HTTP {
     let streaming = false;
     try {
       const answer = await this.#cfg.fetch(this.address(path, query).href, { ...init, signal: limit.signal });
-      if (!answer.ok) throw await problemOf(answer);
+      if (!answer.ok && (isProblem(answer) || call.answers?.includes(answer.status) !== true)) throw await problemOf(answer);
       const out = await read(answer);
       streaming = out instanceof Response; // its body is still to be read, and signal ends that too
       return out;
@@ -127,11 +129,14 @@ export function passing(err: unknown): boolean {
   return err instanceof SilkProblem && (err.status === 502 || err.status === 503 || err.status === 504);
 }
 
+function isProblem(answer: Response): boolean {
+  return /^application\/problem\+json\b/i.test(answer.headers.get("Content-Type") ?? "");
+}
+
 /** The problem that an answer is. */
 export async function problemOf(answer: Response): Promise<SilkProblem> {
   const after = retryAfter(answer.headers.get("Retry-After"));
-  const type = answer.headers.get("Content-Type") ?? "";
-  if (/^application\/problem\+json\b/i.test(type)) {
+  if (isProblem(answer)) {
     try {
       const p = problem(parseJSON(await answer.text()), "");
       return new SilkProblem({ ...p, status: answer.status }, p.retry_after_ms ?? after);

@@ -15,6 +15,7 @@ export type NewToken = Schemas["NewToken"];
 export type DecisionRequest = Schemas["DecisionRequest"];
 export type NoteResultRequest = Schemas["NoteResultRequest"];
 export type NoteCleanRequest = Schemas["NoteCleanRequest"];
+export type SkillRegistration = Required<Schemas["SkillRegistration"]>;
 
 // What the server sends.
 export type Artifact = Schemas["Artifact"];
@@ -45,6 +46,11 @@ export type Token = Schemas["Token"];
 export type MadeToken = Schemas["MadeToken"];
 export type InputTaken = Schemas["InputTaken"];
 export type Ticket = Schemas["Ticket"];
+export type Skill = Schemas["Skill"];
+export type SkillResult = Schemas["SkillResult"];
+export type SkillFault = Schemas["SkillFault"];
+export type SkillMismatch = Schemas["SkillMismatch"];
+export type SkillFinding = Schemas["SkillFinding"];
 export type FieldError = Schemas["FieldError"];
 export type Problem = Schemas["Problem"];
 

@@ -1,5 +1,5 @@
 import { array, boolean, count, integer, nullable, number, object, oneOf, optional, record, string, unknown, type Decoder, type Shape } from "./decode.js";
-import type { Approval, ApprovalFile, Artifact, AuditEvent, ChannelSummary, Destination, FieldError, Handoff, HandoffChannel, HandoffCode, HandoffContent, HandoffDelivery, HandoffOutcome, HandoffViolation, Image, InputTaken, Limits, MadeToken, NoteBlock, NoteText, Outcome, Page, Preview, Problem, Profile, Run, RunRequest, Session, Ticket, Token, Usage } from "./types.js";
+import type { Approval, ApprovalFile, Artifact, AuditEvent, ChannelSummary, Destination, FieldError, Handoff, HandoffChannel, HandoffCode, HandoffContent, HandoffDelivery, HandoffOutcome, HandoffViolation, Image, InputTaken, Limits, MadeToken, NoteBlock, NoteText, Outcome, Page, Preview, Problem, Profile, Run, RunRequest, Session, Skill, SkillFault, SkillFinding, SkillMismatch, SkillResult, Ticket, Token, Usage } from "./types.js";
 
 // Decoders of what the server answers. Numbers of which the server may learn new kinds are not narrowed: a kind of outcome that
 // is not known is an error, never taken for ok.
@@ -244,6 +244,41 @@ export const madeToken = object<MadeToken>({ ...tokenShape, secret: string });
 export const inputTaken = object<InputTaken>({ offset: count });
 
 export const ticket = object<Ticket>({ ticket: string, expires_at_ms: integer });
+
+export const skill = object<Skill>({
+  name: string,
+  publisherAddress: string,
+  publisherName: string,
+  manifest: unknown,
+  manifestHash: string,
+  status: oneOf("active", "revoked"),
+  registeredAt: integer,
+  revokedAt: nullable(integer),
+});
+
+export const skills: Decoder<Skill[]> = array(skill);
+
+const skillFault = object<SkillFault>({ path: string, message: string });
+
+const skillMismatch = object<SkillMismatch>({ path: string, expected: string, actual: string, message: optional(string) });
+
+const skillFinding = object<SkillFinding>({
+  file: string,
+  line: integer,
+  rule: oneOf("dynamic_eval", "child_process", "network_access", "fs_write", "obfuscation", "file_read_error"),
+  severity: oneOf("error", "warning"),
+  message: string,
+});
+
+export const skillResult = object<SkillResult>({
+  registered: boolean,
+  name: string,
+  manifestHash: string,
+  error: optional(oneOf("schema_validation_failed", "signature_verification_failed", "file_hash_mismatch", "static_scan_failed", "duplicate_skill")),
+  validationErrors: optional(array(skillFault)),
+  hashMismatches: optional(array(skillMismatch)),
+  scanFindings: optional(array(skillFinding)),
+});
 
 export function page<T>(item: Decoder<T>): Decoder<Page<T>> {
   const decode = object<Page<unknown>>({ items: array(item), next: optional(string) });

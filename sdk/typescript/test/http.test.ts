@@ -158,6 +158,37 @@ test("paths are below the URL's own, with everything escaped", () =>
     assert.throws(() => client.getRun("x"), TypeError);
   }));
 
+test("what is wrong with a skill is a result, and what is wrong with the request is a problem", () =>
+  withServer([], async (server) => {
+    const skill = { name: "a", publisherAddress: "0x1", publisherName: "Ann", manifest: { version: "1" }, manifestHash: "0x2", status: "active", registeredAt: 1, revokedAt: null };
+    const registered = { registered: true, name: "a", manifestHash: "0x2", scanFindings: [{ file: "a.js", line: 1, rule: "fs_write", severity: "warning", message: "m" }] };
+    const invalid = { registered: false, name: "", manifestHash: "", error: "schema_validation_failed", validationErrors: [{ path: "/name", message: "m" }] };
+    const other = { registered: false, name: "a", manifestHash: "", error: "file_hash_mismatch", hashMismatches: [{ path: "a.js", expected: "1", actual: "2" }] };
+    const taken = { registered: false, name: "a", manifestHash: "", error: "duplicate_skill" };
+    const client = server.client();
+    for (const [status, body] of [[200, registered], [400, invalid], [400, other], [409, taken]] as const) {
+      server.route = () => ({ status, body, headers: { "Content-Type": "application/json" } });
+      assert.deepEqual(await client.registerSkill({ manifest: skill.manifest, basePath: "/srv/skills/a" }), body);
+    }
+    assert.deepEqual(server.requests.map((r) => `${r.method} ${r.path}`), Array(4).fill("POST /v1/skills/register"));
+    for (const status of [400, 403, 500]) {
+      server.route = () => ({ status, body: { type: "urn:silk:x", title: "t", status } });
+      await assert.rejects(client.registerSkill({ manifest: 1, basePath: "" }), (err) => err instanceof SilkProblem && err.status === status && err.kind === "x");
+    }
+    server.route = () => ({ status: 200, body: [skill] });
+    assert.deepEqual(await client.listSkills(), [skill]);
+    server.route = () => ({ status: 200, body: { ...skill, status: "revoked", revokedAt: 2 } });
+    assert.equal((await client.getSkill("a/b")).revokedAt, 2);
+    assert.equal(server.requests.at(-1)?.path, "/v1/skills/a%2Fb");
+    server.route = () => ({ status: 200, body: { revoked: true, name: "a" } });
+    await client.revokeSkill("a");
+    assert.equal(server.requests.at(-1)?.method, "DELETE");
+    server.route = () => ({ status: 404, body: { error: "skill_not_found", name: "a" }, headers: { "Content-Type": "application/json" } });
+    for (const call of [() => client.getSkill("a"), () => client.revokeSkill("a")]) {
+      await assert.rejects(call(), (err) => err instanceof SilkProblem && err.status === 404);
+    }
+  }));
+
 test("a token is asked for at each request, and shows nowhere", () =>
   withServer([], async (server) => {
     server.route = () => ({ status: 200, body: run });

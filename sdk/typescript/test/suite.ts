@@ -445,4 +445,19 @@ export const cases: Case[] = [
       await problem(viewer.listProfiles(), 401, "unauthorized");
     },
   },
+  {
+    name: "skills are refused with everything that is wrong, listed and not found",
+    async run(w) {
+      const owner = w.client("owner");
+      const refused = await owner.registerSkill({ manifest: { version: "1", name: "Not A Name" }, basePath: "/nowhere" });
+      equal([refused.registered, refused.error, refused.manifestHash], [false, "schema_validation_failed", ""], "result");
+      check(refused.validationErrors?.some((f) => f.path === "/name") === true, JSON.stringify(refused));
+      equal(await owner.listSkills(), [], "skills");
+      for (const call of [owner.getSkill("none"), owner.revokeSkill("none")]) {
+        const err = await fails(call, "a skill that is not there");
+        check(err instanceof SilkProblem && err.status === 404, String(err));
+      }
+      await problem(w.client().registerSkill({ manifest: {}, basePath: "" }), 403, "forbidden");
+    },
+  },
 ];
