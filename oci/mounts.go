@@ -48,7 +48,7 @@ func (t *translation) bind(m specs.Mount, to string) {
 		t.Request.Dir = filepath.Clean(m.Source)
 		t.note("%s is copied into %s; what is written there is gone with the container", m.Source, policy.Workspace)
 	case to != policy.Workspace && !strings.HasPrefix(to, policy.Workspace+"/"):
-		t.deny(policy.RuleMount, "mount it read-only (:ro) on or below "+policy.Workspace, "%s is to be mounted on %s, and the host's files are only ever seen in %s", m.Source, to, policy.Workspace)
+		t.deny(policy.RuleMount, "mount it read-only (:ro) on or below "+policy.Workspace+"; if nobody has asked for it, the image has a VOLUME there", "%s is to be mounted on %s, and the host's files are only ever seen in %s", m.Source, to, policy.Workspace)
 	case !slices.Contains(m.Options, "ro") && !slices.Contains(m.Options, "rro"):
 		t.deny(policy.RuleMount, "mount it read-only (:ro)", "%s is to be mounted on %s to be written to, and a sandbox has a copy", m.Source, to)
 	default:

@@ -41,6 +41,19 @@ func ParseKey(text secret.Secret) (Key, error) {
 // Address is what others know the key by: 0x and 40 lower-case hex digits.
 func (k Key) Address() string { return addressOf(k.private.PubKey()) }
 
+// KeyAmong names the file of a skill that holds the key of an address, and says whether there is one.
+func KeyAmong(contents []Content, address string) (name string, ok bool) {
+	for _, c := range contents {
+		if len(c.Bytes) > 1<<10 { // no key's file, and not to be copied
+			continue
+		}
+		if key, err := ParseKey(secret.New(string(c.Bytes))); err == nil && strings.EqualFold(key.Address(), address) {
+			return c.Path, true
+		}
+	}
+	return "", false
+}
+
 // String returns [secret.Shown].
 func (Key) String() string { return secret.Shown }
 

@@ -51,7 +51,7 @@ func (m Manifest) Verify() error {
 		return err
 	}
 	if !strings.EqualFold(address, m.Publisher.Address) {
-		return fmt.Errorf("is of %s, not of the publisher's address, or something was changed after it was made", address)
+		return fmt.Errorf("is not the publisher's over this manifest: something was changed after it was made, or another key, that of %s perhaps, has made it; who has the key signs again (silk skill sign)", address)
 	}
 	return nil
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/silk-sandbox/silk/skill"
 )
 
-const skillExample = `  silk skill init . --name price-check --publisher Ann --contact ann@example.org --new-key ann.key
-  silk skill sign . --key ann.key
+const skillExample = `  silk skill init . --name price-check --publisher Ann --contact ann@example.org --new-key ../ann.key
+  silk skill sign . --key ../ann.key
   silk skill register .
   silk skill run price-check`
 
@@ -149,7 +149,7 @@ var skillErrors = map[string]string{
 	skill.SignatureFailed: "the signature is not the publisher's",
 	skill.HashMismatched:  "files are not what the manifest says",
 	skill.ScanFailed:      "the code has what the manifest does not permit",
-	skill.Duplicate:       "a skill of that name was registered before",
+	skill.Duplicate:       "a skill of that name was registered before; a new version takes a new name (--name of silk skill init)",
 	skill.NotFound:        "there is no such skill",
 }
 
@@ -157,6 +157,9 @@ var skillErrors = map[string]string{
 func (a *app) skillFindings(r skill.Result) error {
 	var rows [][]string
 	for _, f := range r.ValidationErrors {
+		if f == (skill.Fault{Path: "/signature", Message: "is missing"}) {
+			f.Message += ": silk skill sign --key FILE makes it"
+		}
 		rows = append(rows, []string{"error", skill.FileName, faultLine(f)})
 	}
 	for _, m := range r.HashMismatches {

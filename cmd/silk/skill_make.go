@@ -32,7 +32,7 @@ func (a *app) skillInitCommand() *cobra.Command {
 		Use: "init [DIR]", Short: "Write a manifest for the program in a directory", Args: needArgs(0, 1, "one directory at most"),
 		Long: `Write DIR/manifest.json for the program in DIR: all its files with their hashes, but for what begins with a dot. The manifest has no
 signature yet: silk skill sign makes it. The publisher's address is that of a key (--key, --new-key or $SILK_SKILL_KEY), or --address.`,
-		Example: "  silk skill init . --name price-check --publisher Ann --contact ann@example.org --new-key ann.key\n" +
+		Example: "  silk skill init . --name price-check --publisher Ann --contact ann@example.org --new-key ../ann.key\n" +
 			"  silk skill init bot --name bot --publisher Ann --contact ann@example.org --key ann.key --main bot.py --network-access",
 		RunE: func(_ *cobra.Command, args []string) error { return a.skillInit(&f, args) },
 	}
@@ -95,13 +95,20 @@ func (a *app) skillInit(f *skillInit, args []string) error {
 	case f.manifest.Publisher.Address == "":
 		return usagef("whose skill is it? --new-key FILE makes a key, --key FILE names one, --address is the address of one that is elsewhere")
 	}
+	contents, _, err := skill.ReadFiles(dir, m.Files)
+	if err != nil {
+		return err
+	}
+	if err := noKeyIn(contents, m.Publisher.Address); err != nil {
+		return err
+	}
 	if err := atomicfile.Write(file, m.Text(), 0o644); err != nil {
 		return err
 	}
 	if f.key.create != "" {
 		a.errorf("made the key %s of %s: whoever has it can publish in this name; keep it out of the skill's directory", f.key.create, m.Publisher.Address)
 	}
-	a.errorf("wrote %s with %d files; sign it with silk skill sign", file, len(m.Files))
+	a.errorf("wrote %s, files: %d; sign it with silk skill sign --key FILE", file, len(m.Files))
 	return nil
 }
 
@@ -205,7 +212,7 @@ func (a *app) skillHashCommand() *cobra.Command {
 		Use: "hash [DIR]", Short: "Print the hash of a manifest and of its files", Args: needArgs(0, 1, "one directory at most"),
 		Long: `Print the hash of a manifest, which is what its signature is over (Keccak-256 of the canonical JSON without the signature), and the hashes
 of its files as they are. Exit status 1 if they are not what the manifest says, unless --write puts them there.`,
-		Example: "  silk skill hash .\n  silk skill hash . --write && silk skill sign . --key ann.key",
+		Example: "  silk skill hash .\n  silk skill hash . --write && silk skill sign . --key ../ann.key",
 		RunE:    func(_ *cobra.Command, args []string) error { return a.skillHash(args, write) },
 	}
 	c.Flags().BoolVar(&write, "write", false, "write the hashes of changed files into the manifest, which then needs a new signature")
@@ -248,7 +255,7 @@ func (a *app) skillHash(args []string, write bool) error {
 	case len(h.Changed) > 0 && !write:
 		return findingf("not what the manifest says: %s; silk skill hash --write puts it right", strings.Join(h.Changed, ", "))
 	case len(h.Changed) > 0:
-		a.errorf("wrote %s, which has no signature now; sign it with silk skill sign", file)
+		a.errorf("wrote %s, which has no signature now; sign it with silk skill sign --key FILE", file)
 	}
 	return nil
 }
@@ -268,13 +275,21 @@ func (a *app) printSkillHash(h skillHash) error {
 	return nil
 }
 
+// noKeyIn keeps a publisher from publishing the key with the skill.
+func noKeyIn(contents []skill.Content, address string) error {
+	if name, ok := skill.KeyAmong(contents, address); ok {
+		return findingf("%s is the private key of %s, which everybody who gets the skill would have: move it out of the skill's directory, then make the manifest anew with silk skill init --force", printable(name), address)
+	}
+	return nil
+}
+
 func (a *app) skillSignCommand() *cobra.Command {
 	var key keyFlags
 	c := &cobra.Command{
 		Use: "sign [DIR]", Short: "Sign a manifest", Args: needArgs(0, 1, "one directory at most"),
 		Long: `Sign a manifest with the publisher's key: secp256k1 over the Keccak-256 of its canonical JSON, as Ethereum's libraries do without their
 prefix for messages. The publisher's address becomes that of the key. The files must be what the manifest says.`,
-		Example: "  silk skill sign . --key ann.key\n  SILK_SKILL_KEY=$(pass show skill-key) silk skill sign .",
+		Example: "  silk skill sign . --key ../ann.key\n  SILK_SKILL_KEY=$(pass show skill-key) silk skill sign .",
 		RunE:    func(_ *cobra.Command, args []string) error { return a.skillSign(&key, args) },
 	}
 	key.add(c)
@@ -290,7 +305,7 @@ func (a *app) skillSign(f *keyFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	_, mismatches, err := skill.ReadFiles(dir, m.Files)
+	contents, mismatches, err := skill.ReadFiles(dir, m.Files)
 	if err != nil {
 		return err
 	}
@@ -298,7 +313,7 @@ func (a *app) skillSign(f *keyFlags, args []string) error {
 		if err := a.skillFindings(skill.Result{HashMismatches: mismatches}); err != nil {
 			return err
 		}
-		return findingf("files are not what the manifest says; silk skill hash --write puts it right")
+		return findingf("files are not what the manifest says; where they were changed on purpose, silk skill hash --write says so in the manifest; where one came or went, silk skill init --force makes the manifest anew")
 	}
 	key, ok, err := f.key(a)
 	if err != nil {
@@ -306,6 +321,12 @@ func (a *app) skillSign(f *keyFlags, args []string) error {
 	}
 	if !ok {
 		return usagef("sign with which key? --key FILE names one, --new-key FILE makes one, $%s has one", skillKeyVariable)
+	}
+	if err := noKeyIn(contents, key.Address()); err != nil {
+		return err
+	}
+	if !strings.EqualFold(m.Publisher.Address, key.Address()) {
+		a.errorf("the manifest names another key, %s: it is %s now", m.Publisher.Address, key.Address())
 	}
 	m.Sign(key)
 	if err := atomicfile.Write(file, m.Text(), 0o644); err != nil {

@@ -134,6 +134,9 @@ func (a *app) skillRequest(h *host, skills *store.DB, f *skillRun, name string, 
 	if err != nil {
 		return req, err
 	}
+	if req.Skill.NetworkAccess && req.Skill.API == "" {
+		a.errorf("the skill %s may reach a service, and there is none for it: --api-url, or skills: api_url: in the configuration, names it", name)
+	}
 	return req, h.skillImage(req.Skill)
 }
 
@@ -264,7 +267,7 @@ func (a *app) sayAnswer(f *skillRun, answer skillAnswer, t told) (err error) {
 		a.errorf("%s", note)
 	}
 	if answer.OutputError != "" {
-		a.errorf("%s", answer.OutputError)
+		a.errorf("%s; silk runs logs %s prints it", answer.OutputError, answer.Outcome.Run)
 	}
 	return err
 }

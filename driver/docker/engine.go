@@ -152,11 +152,25 @@ func (e *engine) look(ctx context.Context, name string) (c looked, err error) {
 // remove ends a container and removes it. One that is not there, or that somebody else removes, is as good as removed.
 func (e *engine) remove(ctx context.Context, name string) error {
 	err := e.call(ctx, http.MethodDelete, "/containers/"+name, url.Values{"force": {"1"}, "v": {"1"}}, nil, nil)
+	for errors.Is(err, errConflict) { // somebody else's removal is under way
+		_, looked := e.look(ctx, name)
+		if errors.Is(looked, errNotFound) {
+			return nil
+		}
+		select {
+		case <-time.After(removalInterval):
+		case <-ctx.Done():
+			return err
+		}
+	}
 	if errors.Is(err, errNotFound) {
 		return nil
 	}
 	return err
 }
+
+// removalInterval is the time between looks at a container that somebody else removes: the engine tells of its end, but only whoever listened before.
+const removalInterval = 20 * time.Millisecond
 
 // removal is the same as [engine.remove] in the bytes of HTTP, for the reaper.
 func removal(name string) string {

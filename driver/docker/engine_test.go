@@ -9,10 +9,20 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // engineSaying is an engine that answers every call alike.
 func engineSaying(t *testing.T, status int, body string) *engine {
+	t.Helper()
+	return engineThat(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(body))
+	})
+}
+
+// engineThat answers as it likes.
+func engineThat(t *testing.T, answer http.HandlerFunc) *engine {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "") // short, as paths of sockets must be
 	if err != nil {
@@ -24,10 +34,7 @@ func engineSaying(t *testing.T, status int, body string) *engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(status)
-		_, _ = w.Write([]byte(body))
-	})}
+	server := &http.Server{Handler: answer}
 	go server.Serve(l) //nolint:errcheck // ends with Close
 	t.Cleanup(func() { server.Close() })
 	e, err := newEngine("unix://" + socket)
@@ -68,6 +75,32 @@ func TestEngineErrorsAreNamed(t *testing.T) {
 	}
 	if there, err := engineSaying(t, 404, `{}`).hasImage(ctx, "sha256:1"); there || err != nil {
 		t.Errorf("hasImage() = %t, %v", there, err)
+	}
+}
+
+// TestRemovalOfTwo: somebody else removes the container already, which takes its time.
+func TestRemovalOfTwo(t *testing.T) {
+	looks := 0
+	e := engineThat(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodDelete:
+			w.WriteHeader(http.StatusConflict)
+			_, _ = w.Write([]byte(`{"message":"removal of container n is already in progress"}`))
+		case looks < 3:
+			looks++
+			_, _ = w.Write([]byte(`{"State":{"Status":"removing"}}`))
+		default:
+			w.WriteHeader(http.StatusNotFound)
+		}
+	})
+	if err := e.remove(t.Context(), "n"); err != nil || looks != 3 {
+		t.Errorf("%v after %d looks", err, looks)
+	}
+	forever := engineSaying(t, http.StatusConflict, `{"message":"removal of container n is already in progress"}`)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := forever.remove(ctx, "n"); !errors.Is(err, errConflict) {
+		t.Errorf("of one that is never removed: %v", err)
 	}
 }
 

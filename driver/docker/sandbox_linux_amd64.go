@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -211,7 +212,15 @@ func (s *sandbox) whyEnded() error {
 		s.oom.Store(true)
 		return nil
 	}
-	return fmt.Errorf("somebody has ended the container: the engine says that it is %s, with status %d %s", st.Status, st.ExitCode, st.Error)
+	return endedBySomebody(st)
+}
+
+// endedBySomebody is what the engine says of a container that silk has not ended.
+func endedBySomebody(st state) error {
+	if st.Status == "running" {
+		return errors.New("somebody has ended the container's processes: its engine did not, or has not noticed yet")
+	}
+	return errors.New(strings.TrimSpace(fmt.Sprintf("somebody has ended the container: the engine says that it is %s, with status %d %s", st.Status, st.ExitCode, st.Error)))
 }
 
 // usage reads the container's counters, which its first process keeps.

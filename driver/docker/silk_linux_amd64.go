@@ -220,7 +220,7 @@ func (r *relayed) whyEnded() error {
 	case err != nil:
 		return fmt.Errorf("the container has ended without a word, and its engine does not say why: %w", err)
 	}
-	return fmt.Errorf("somebody has ended the container: the engine says that it is %s, with status %d %s", c.State.Status, c.State.ExitCode, c.State.Error)
+	return endedBySomebody(c.State)
 }
 
 // Kill implements [driver.Sandbox]. A monitor that does not obey goes, and its sandbox with it.
