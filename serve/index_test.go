@@ -15,7 +15,7 @@ func TestIndex(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	for where, index := range map[string]string{notEnded: "requests_open", ofSession: "requests_session"} {
+	for where, index := range map[string]string{notEnded: "requests_open", ofSession: "requests_session", "q.token = ?": "requests_token"} {
 		var id, parent, unused int
 		var how string
 		query := "EXPLAIN QUERY PLAN SELECT * FROM requests q LEFT JOIN runs r ON r.id = q.run WHERE " + where + " AND q.run < '7' ORDER BY q.run DESC LIMIT 9"
