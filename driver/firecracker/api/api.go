@@ -1,6 +1,6 @@
 // Package api speaks to one Firecracker process over its API socket: what a machine is made of, and the word to start it. It knows the part of
-// the API that a machine of one run needs: processors and memory, what it boots, read-only drives, a vsock device, entropy, network
-// devices if it is to have any. There are no snapshots, no metadata service, and nothing that changes a machine that runs.
+// the API that a machine of one run needs: processors and memory, what it boots, read-only drives, a vsock device, entropy.
+// There are no network devices, no snapshots, no metadata service, and nothing that changes a machine that runs.
 //
 // A [Machine] is a value, and [Machine.Calls] the requests that make it, in order: the last one starts it. Package schema says what
 // each may look like; the tests hold every request against it, and so does the double in tests/fakefirecracker.
@@ -11,12 +11,11 @@ package api
 
 // Machine is what a machine is made of.
 type Machine struct {
-	Config   Config
-	Boot     BootSource
-	Drives   []Drive
-	Vsock    Vsock
-	Entropy  Entropy
-	Networks []NetworkInterface // none: it has no network device
+	Config  Config
+	Boot    BootSource
+	Drives  []Drive
+	Vsock   Vsock
+	Entropy Entropy
 }
 
 // Config is its size.
@@ -53,15 +52,6 @@ type Entropy struct {
 	Limiter *RateLimiter `json:"rate_limiter,omitempty"`
 }
 
-// NetworkInterface is a network device, whose other end is a tap device in the VMM's network namespace.
-type NetworkInterface struct {
-	ID       string       `json:"iface_id"`
-	Tap      string       `json:"host_dev_name"`
-	MAC      string       `json:"guest_mac,omitempty"`
-	Incoming *RateLimiter `json:"rx_rate_limiter,omitempty"` // to the guest
-	Outgoing *RateLimiter `json:"tx_rate_limiter,omitempty"`
-}
-
 // RateLimiter bounds what a device does, in bytes and in operations.
 type RateLimiter struct {
 	Bandwidth *Bucket `json:"bandwidth,omitempty"`
@@ -87,9 +77,6 @@ func (m Machine) Calls() []Call {
 		calls = append(calls, put("/drives/"+d.ID, d))
 	}
 	calls = append(calls, put("/vsock", m.Vsock), put("/entropy", m.Entropy))
-	for _, n := range m.Networks {
-		calls = append(calls, put("/network-interfaces/"+n.ID, n))
-	}
 	return append(calls, put("/actions", action{"InstanceStart"}))
 }
 

@@ -18,15 +18,14 @@ var text []byte
 
 // bodies are the definitions that requests are held against. A path that ends in a slash has an id behind it, which the body repeats.
 var bodies = map[string]struct{ definition, id string }{
-	"PUT /machine-config":      {"machine-config", ""},
-	"PUT /boot-source":         {"boot-source", ""},
-	"PUT /drives/":             {"drive", "drive_id"},
-	"PUT /vsock":               {"vsock", ""},
-	"PUT /entropy":             {"entropy", ""},
-	"PUT /network-interfaces/": {"network-interface", "iface_id"},
-	"PUT /actions":             {"action", ""},
-	"GET /":                    {"", ""},
-	"GET /version":             {"", ""},
+	"PUT /machine-config": {"machine-config", ""},
+	"PUT /boot-source":    {"boot-source", ""},
+	"PUT /drives/":        {"drive", "drive_id"},
+	"PUT /vsock":          {"vsock", ""},
+	"PUT /entropy":        {"entropy", ""},
+	"PUT /actions":        {"action", ""},
+	"GET /":               {"", ""},
+	"GET /version":        {"", ""},
 }
 
 var compiled = sync.OnceValues(func() (map[string]*jsonschema.Schema, error) {

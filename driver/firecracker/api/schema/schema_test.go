@@ -18,6 +18,7 @@ func TestCheck(t *testing.T) {
 		{"another id in the body", "PUT", "/drives/a", `{"drive_id":"b","path_on_host":"/a","is_root_device":false,"is_read_only":true}`, "drive_id is b"},
 		{"no id", "PUT", "/drives/", `{}`, "no such request"},
 		{"a relative path", "PUT", "/boot-source", `{"kernel_image_path":"kernel"}`, "kernel_image_path"},
+		{"a network device", "PUT", "/network-interfaces/eth0", `{"iface_id":"eth0","host_dev_name":"tap0"}`, "no such request"},
 		{"a snapshot", "PUT", "/snapshot/create", `{}`, "no such request"},
 		{"another action", "PUT", "/actions", `{"action_type":"SendCtrlAltDel"}`, "action_type"},
 		{"no JSON", "PUT", "/entropy", `{`, "EOF"},
