@@ -161,12 +161,28 @@ func (d *decision) isolation() {
 	switch d.req.Isolation {
 	case "":
 	case "microvm":
-		d.deny(RuleIsolation, "leave isolation out to run under gvisor", "isolation microvm is asked for, and this version has no microVM driver")
+		d.machine()
 	default:
 		d.fault("isolation %q is not known; the only one is microvm", d.req.Isolation)
 	}
 	if !localName(d.plan.Driver) {
 		d.fault("driver %q is not the name of a driver", d.req.Driver)
+	}
+}
+
+// machines are the drivers whose sandboxes are virtual machines.
+var machines = []string{"firecracker", "qemu"}
+
+// machine sees to it that the driver is one of them. An emulated machine is never chosen for anybody.
+func (d *decision) machine() {
+	switch {
+	case slices.Contains(machines, d.plan.Driver):
+	case d.plan.Driver != "auto" && d.plan.Driver != "":
+		d.deny(RuleIsolation, "leave the driver out, or isolation", "isolation microvm is asked for, and sandboxes of the driver %s are no virtual machines", d.plan.Driver)
+	case d.owner.Machine == "":
+		d.deny(RuleIsolation, "leave isolation out to run under gvisor, or ask for the driver qemu", "isolation microvm is asked for, and this host has no Firecracker that can be used")
+	default:
+		d.plan.Driver = d.owner.Machine
 	}
 }
 

@@ -39,6 +39,13 @@ func TestDecide(t *testing.T) {
 			}
 		}
 	}
+	wantDriver := func(name string) func(*testing.T, Plan) {
+		return func(t *testing.T, p Plan) {
+			if p.Driver != name {
+				t.Errorf("driver %q, want %q", p.Driver, name)
+			}
+		}
+	}
 	wantTargets := func(targets ...string) func(*testing.T, Plan) {
 		return func(t *testing.T, p Plan) {
 			if !slices.Equal(p.Egress.Targets, targets) {
@@ -216,6 +223,11 @@ func TestDecide(t *testing.T) {
 
 		// Isolation and watcher: refused, since nothing here keeps the promise.
 		{name: "microvm", change: func(r *Request) { r.Client = ClientCLI; r.Isolation = "microvm" }, rule: RuleIsolation},
+		{name: "microvm on a host that has them", change: func(r *Request) { r.Client = ClientCLI; r.Isolation = "microvm" }, owner: Grants{Machine: "firecracker"}, inspect: wantDriver("firecracker")},
+		{name: "microvm by a driver that makes them", change: func(r *Request) { r.Client = ClientCLI; r.Isolation, r.Driver = "microvm", "qemu" }, inspect: wantDriver("qemu")},
+		{name: "microvm under gvisor", change: func(r *Request) { r.Client = ClientCLI; r.Isolation, r.Driver = "microvm", "gvisor" }, owner: Grants{Machine: "firecracker"}, rule: RuleIsolation, text: "the driver gvisor are no virtual machines"},
+		{name: "microvm under docker", change: func(r *Request) { r.Client = ClientCLI; r.Isolation, r.Driver = "microvm", "docker" }, owner: Grants{Machine: "firecracker"}, rule: RuleIsolation, text: "the driver docker are no virtual machines"},
+		{name: "a host that has them is not asked to use them", change: func(r *Request) { r.Client = ClientCLI }, owner: Grants{Machine: "firecracker"}, inspect: wantDriver("auto")},
 		{name: "unknown isolation", change: func(r *Request) { r.Isolation = "air-gap" }, unread: true},
 		{name: "unknown client denies", change: func(r *Request) { r.Client = "browser" }, unread: true},
 		{name: "no client denies", change: func(r *Request) { r.Client = "" }, unread: true},

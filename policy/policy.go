@@ -103,6 +103,9 @@ type Grants struct {
 	Addrs   map[string]string // name to address
 	Targets []string          // CIDR:port
 
+	// Machine is the driver that isolation microvm leads to where none is named; empty: this host has none. It is the host's, not the owner's, to grant.
+	Machine string `json:"-" yaml:"-"`
+
 	Secrets []string // names that have a value in the owner's configuration; the invoker of the local command line may use others, of his own
 }
 

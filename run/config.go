@@ -46,7 +46,7 @@ type Config struct {
 	// again after it has resolved links.
 	Stores []string
 
-	// Drivers in the order in which "auto" prefers them: the first one is used.
+	// Drivers in the order in which "auto" prefers them: the first one is used that keeps what the plan promises (see Holder).
 	Drivers []driver.Driver
 
 	Images Images
@@ -113,6 +113,12 @@ type Preparer interface {
 	// Prepare returns at once. What it starts has seen no code, no input and no image, and serves one Start at
 	// most. release ends it if no Start took it; it is called once.
 	Prepare(ctx context.Context) (release func())
+}
+
+// Holder is implemented by drivers that there are promises which they never keep. Where no driver is named, the next one is used for those.
+type Holder interface {
+	// Holds returns a [*driver.Unheld] for a spec that it does not take. It asks nobody, and is quick.
+	Holds(spec driver.Spec) error
 }
 
 // Prober is implemented by drivers that know what they cannot enforce on this host.

@@ -178,19 +178,39 @@ func (e *Engine) clean(ctx context.Context) {
 	}
 }
 
-// pick chooses the driver of a plan.
-func (e *Engine) pick(name string) (driver.Driver, error) {
+// pick chooses the driver of a plan. Where none is named it is the first one that keeps what the plan promises, or the first, which says why it does not.
+func (e *Engine) pick(plan policy.Plan) (driver.Driver, error) {
 	var names []string
+	var first driver.Driver
 	for _, d := range e.cfg.Drivers {
-		if name == "auto" || name == "" || name == d.Name() {
+		switch {
+		case plan.Driver == d.Name():
 			return d, nil
+		case plan.Driver != "auto" && plan.Driver != "":
+		case holds(d, plan):
+			return d, nil
+		case first == nil:
+			first = d
 		}
 		names = append(names, d.Name())
+	}
+	if first != nil {
+		return first, nil
 	}
 	if len(names) == 0 {
 		return nil, &fault{ReasonMissing, errors.New("this host has no sandbox driver; `silk doctor` says what is missing")}
 	}
-	return nil, &fault{ReasonMissing, fmt.Errorf("there is no driver %q here; there is %s", name, strings.Join(names, ", "))}
+	return nil, &fault{ReasonMissing, fmt.Errorf("there is no driver %q here; there is %s", plan.Driver, strings.Join(names, ", "))}
+}
+
+// holds says whether a driver keeps what a plan promises, as far as it knows without asking the host.
+func holds(d driver.Driver, plan policy.Plan) bool {
+	h, ok := d.(Holder)
+	if !ok {
+		return true
+	}
+	spec, err := specOf("", plan)
+	return err != nil || h.Holds(spec) == nil
 }
 
 // Plan says what Run would do. A refusal comes as a [*policy.Denial]; with one that only an approval could lift comes
@@ -201,7 +221,7 @@ func (e *Engine) Plan(ctx context.Context, req policy.Request) (Preview, error) 
 	if err != nil {
 		return p, err
 	}
-	d, err := e.pick(plan.Driver)
+	d, err := e.pick(plan)
 	if err != nil {
 		return p, err
 	}

@@ -150,7 +150,7 @@ func (l *life) prepare(ctx context.Context) error {
 	}
 	l.plan, l.decided = plan, true
 	l.trace("decided")
-	if l.driver, err = l.engine.pick(plan.Driver); err != nil {
+	if l.driver, err = l.engine.pick(plan); err != nil {
 		return err
 	}
 	l.decisions = append(l.decisions, record.Decision{What: "driver", Text: l.driver.Name()})

@@ -29,6 +29,9 @@ type driverConfig struct {
 
 	Images *image.Store // has the kernel of virtual machines; nil: there is none
 	QEMU   string       // path of what runs them; empty: there is none
+
+	Firecracker, Jailer string // paths of what runs them on a host with KVM; empty: there is none
+	Console             bool   // Firecracker's machines have a serial port, $SILK_CONSOLE
 }
 
 // hostTools is what this host gives to runs.

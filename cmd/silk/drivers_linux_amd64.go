@@ -5,9 +5,11 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/driver/docker"
+	"github.com/silk-sandbox/silk/driver/firecracker"
 	"github.com/silk-sandbox/silk/driver/firecracker/guestbin"
 	"github.com/silk-sandbox/silk/driver/gvisor"
 	"github.com/silk-sandbox/silk/driver/gvisor/sentrybin"
@@ -15,7 +17,8 @@ import (
 	"github.com/silk-sandbox/silk/internal/cgroup"
 )
 
-// hostDrivers makes the drivers of this version: gvisor, docker where there is an engine, and qemu where there is one with a kernel. Where gvisor cannot be
+// hostDrivers makes the drivers of this version: firecracker where it and KVM can be used, gvisor, docker where there is an engine, and qemu where there is one with
+// a kernel. Where gvisor cannot be
 // used there is none, and a run says why: nobody is put into a container who has not asked for it.
 func hostDrivers(cfg driverConfig) (hostTools, error) {
 	config := gvisor.Config{Home: cfg.Home, Sentry: cfg.Sentry, Ready: cfg.Ready, Logger: cfg.Logger}
@@ -50,12 +53,16 @@ func hostDrivers(cfg driverConfig) (hostTools, error) {
 		tools.Absent["docker"], tools.Absent["docker/silk"] = why, why
 	}
 	tools.Absent["docker/runsc"] = "gVisor's own runtime runs nothing here: it would be watched by nobody, and know nothing of the plan; docker/silk has the same kernel, with both"
-	if m, why := machineDriver(cfg); m != nil {
-		tools.Drivers, sweep = append(tools.Drivers, m), append(sweep, m.Sweep)
-	} else {
-		tools.Absent["qemu"] = why
+	for _, m := range machineDrivers(cfg) {
+		sweep, leftovers = append(sweep, m.Sweep), append(leftovers, m.Leftovers)
+		if why := m.Usable(); why != nil {
+			tools.Absent[m.Name()] = strings.TrimPrefix(why.Error(), firecracker.ErrUnusable.Error()+": ")
+		} else if m.Name() == jailedDriver { // preferred to all others
+			tools.Drivers = slices.Insert(tools.Drivers, 0, driver.Driver(m))
+		} else {
+			tools.Drivers = append(tools.Drivers, m)
+		}
 	}
-	tools.Absent["firecracker"] = "this version has no driver of that name; its virtual machines are QEMU's: --driver qemu"
 	gateway := process.New(func() (string, error) { return process.Executable.Locate(cfg.Gateway, cfg.Home) }, cfg.Limits)
 	closers = append(closers, gateway.Close)
 	tools.Egress, tools.KeepReady = gateway, g.KeepReady
@@ -79,12 +86,11 @@ func hostDrivers(cfg driverConfig) (hostTools, error) {
 		return err
 	}
 	tools.Carried = func() []fact {
-		return []fact{
-			machineFact(tools),
+		return append(machineFacts(tools), []fact{
 			carriedFact(sentrybin.Kernel, cfg.Home, cfg.Sentry, factFatal),
 			carriedFact(process.Executable, cfg.Home, cfg.Gateway, factNo),
 			gatewayFact(process.Landlocked(), os.Getuid() == 0),
-		}
+		}...)
 	}
 	tools.Prune = func(dry bool) ([]string, error) {
 		agents, agentErr := guestbin.Agent.Prune(cfg.Home, dry)

@@ -67,7 +67,7 @@ func (a *app) hostAt(c config, home, work string, watch bool) (h *host, err erro
 	if h.images, err = openImageStore(c, work); err != nil {
 		return nil, err
 	}
-	h.tools, err = a.drivers(driverConfig{Home: work, Sentry: a.env("SILK_SENTRY"), Gateway: a.env("SILK_GATEWAY"), Limits: c.egress.limits, Watch: watch || c.watch || c.mustWatch, Ready: a.ready, Contained: a.contained, Group: a.group, Logger: slog.New(slog.DiscardHandler), DockerHost: a.dockerHost(c), Images: h.images.Store, QEMU: findQEMU()})
+	h.tools, err = a.drivers(driverConfig{Home: work, Sentry: a.env("SILK_SENTRY"), Gateway: a.env("SILK_GATEWAY"), Limits: c.egress.limits, Watch: watch || c.watch || c.mustWatch, Ready: a.ready, Contained: a.contained, Group: a.group, Logger: slog.New(slog.DiscardHandler), DockerHost: a.dockerHost(c), Images: h.images.Store, QEMU: findProgram("qemu-system-x86_64"), Firecracker: findProgram("firecracker"), Jailer: findProgram("jailer"), Console: a.env("SILK_CONSOLE") != ""})
 	return h, err
 }
 
@@ -158,7 +158,11 @@ func (h *host) decide(req policy.Request) (policy.Plan, error) {
 	if err != nil {
 		return policy.Plan{}, err
 	}
-	return policy.Decide(req, prof, h.config.grants)
+	grants := h.config.grants
+	if slices.ContainsFunc(h.tools.Drivers, func(d driver.Driver) bool { return d.Name() == jailedDriver }) {
+		grants.Machine = jailedDriver
+	}
+	return policy.Decide(req, prof, grants)
 }
 
 // close releases what the drivers hold.
@@ -171,6 +175,9 @@ func (h *host) close() (err error) {
 	}
 	return err
 }
+
+// jailedDriver is the driver of virtual machines that is chosen where one is asked for.
+const jailedDriver = "firecracker"
 
 // knownDriver refuses a driver that this silk does not have, before anything starts.
 func (h *host) knownDriver(name string) error {

@@ -2,9 +2,9 @@ package main
 
 import "os/exec"
 
-// findQEMU is the path of what runs virtual machines, or empty.
-func findQEMU() string {
-	path, err := exec.LookPath("qemu-system-x86_64")
+// findProgram is the path of a program that runs virtual machines, or empty.
+func findProgram(name string) string {
+	path, err := exec.LookPath(name)
 	if err != nil {
 		return ""
 	}

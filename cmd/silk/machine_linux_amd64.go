@@ -3,36 +3,55 @@ package main
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/driver/firecracker"
+	"github.com/silk-sandbox/silk/internal/kvm"
 )
 
-// machineDriver makes the driver of virtual machines, if there is all that it needs. It starts nothing. why says what is missing.
-func machineDriver(cfg driverConfig) (d *firecracker.Driver, why string) {
-	d = firecracker.New(firecracker.Config{Home: cfg.Home, Images: cfg.Images, QEMU: cfg.QEMU, Logger: cfg.Logger})
-	if err := d.Usable(); err != nil {
-		return nil, strings.TrimPrefix(err.Error(), firecracker.ErrUnusable.Error()+": ")
+// machineDrivers are the drivers of virtual machines, whether they can be used or not. They start nothing.
+func machineDrivers(cfg driverConfig) []*firecracker.Driver {
+	config := firecracker.Config{
+		Home: cfg.Home, Images: cfg.Images, QEMU: cfg.QEMU, Firecracker: cfg.Firecracker, Jailer: cfg.Jailer, Console: cfg.Console, Logger: cfg.Logger,
 	}
-	return d, ""
+	return []*firecracker.Driver{firecracker.NewJailed(config), firecracker.New(config)}
 }
 
-// machineFact says what virtual machines there would be. doctor starts none: an emulated one takes half a minute.
-func machineFact(tools hostTools) fact {
-	const name = "driver qemu"
-	if why, ok := tools.Absent["qemu"]; ok {
-		return fact{name, factNo, why}
+// machineFacts say what virtual machines there would be. Where Firecracker can be used doctor tries it like other drivers.
+func machineFacts(tools hostTools) []fact {
+	facts := []fact{kvmFact()}
+	if why, ok := tools.Absent[jailedDriver]; ok {
+		facts = append(facts, fact{"driver " + jailedDriver, factNo, why})
+	}
+	return append(facts, qemuFact(tools))
+}
+
+// qemuFact: an emulated machine takes half a minute, and doctor starts none.
+func qemuFact(tools hostTools) fact {
+	const name, title = "qemu", "driver qemu"
+	if why, ok := tools.Absent[name]; ok {
+		return fact{title, factNo, why}
 	}
 	for _, d := range tools.Drivers {
 		m, ok := d.(*firecracker.Driver)
-		if !ok {
+		if !ok || m.Name() != name {
 			continue
 		}
 		notes, err := m.Probe(context.Background(), driver.Spec{Network: driver.NetworkDeny})
 		if err != nil {
-			return fact{name, factNo, err.Error()}
+			return fact{title, factNo, err.Error()}
 		}
-		return fact{name, factYes, strings.Join(notes, "; ") + " (not tried: silk run --driver qemu -c true)"}
+		return fact{title, factYes, strings.Join(notes, "; ") + " (not tried: silk run --driver qemu -c true)"}
 	}
-	return fact{name, factUnknown, "not asked"}
+	return fact{title, factUnknown, "not asked"}
+}
+
+// kvmFact says whether machines run on this host, by running one.
+func kvmFact() fact {
+	const name = "virtualization"
+	if err := kvm.Probe(3 * time.Second); err != nil {
+		return fact{name, factNo, err.Error() + "; on a physical host switch it on in the firmware and load kvm_intel or kvm_amd, on a virtual one switch nested virtualization on"}
+	}
+	return fact{name, factYes, "/dev/kvm runs machines"}
 }

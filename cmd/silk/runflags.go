@@ -53,7 +53,7 @@ func (f *runFlags) add(a *app, c *cobra.Command) {
 	s.BoolVar(&f.noSpawn, "no-spawn", false, "the program may start threads, but no process")
 	s.BoolVar(&f.deterministic, "deterministic", false, "one processor and a fixed PYTHONHASHSEED; random numbers and clocks still differ")
 	s.StringVar(&f.driver, "driver", "", "`DRIVER` that isolates the run (default auto)")
-	s.StringVar(&f.isolation, "isolation", "", "refuse anything weaker than `KIND`: microvm (not in this version)")
+	s.StringVar(&f.isolation, "isolation", "", "refuse anything weaker than `KIND`: microvm")
 	s.BoolVar(&f.requireWatch, "require-watch", false, "refuse to run unless the host's kernel watches the sandbox besides (eBPF; needs root)")
 	s.BoolVarP(&f.terminal, "tty", "t", false, "give the program a terminal")
 	s.BoolVarP(&f.interactive, "interactive", "i", false, "pass stdin on, as --stdin - does")
@@ -62,7 +62,7 @@ func (f *runFlags) add(a *app, c *cobra.Command) {
 		"profile": a.completeProfiles,
 		"lang":    completeLanguages,
 		"net":     cobra.FixedCompletions([]string{"deny", "loopback", "allow"}, cobra.ShellCompDirectiveNoFileComp),
-		"driver":  cobra.FixedCompletions([]string{"auto", "gvisor", "docker", "docker/silk", "qemu"}, cobra.ShellCompDirectiveNoFileComp),
+		"driver":  cobra.FixedCompletions([]string{"auto", "gvisor", "docker", "docker/silk", "firecracker", "qemu"}, cobra.ShellCompDirectiveNoFileComp),
 	} {
 		if err := c.RegisterFlagCompletionFunc(flag, complete); err != nil {
 			panic(fmt.Sprintf("complete --%s: %v", flag, err)) // the flag is declared above

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -141,30 +142,48 @@ func (j *jail) note(pid int) error {
 	return atomicfile.Write(filepath.Join(j.dir, inmateFile), b, 0o600)
 }
 
-// leftJails are the jails whose silk is gone.
-func leftJails(base, executable string) (dirs []string, err error) {
-	entries, err := os.ReadDir(filepath.Join(base, executable))
+// leftJails are the jails whose silk is gone, whatever their VMM is called.
+func leftJails(base string) (dirs []string, err error) {
+	names, err := below(base)
+	errs := []error{err}
+	for _, name := range names {
+		if name == jailLocks {
+			continue
+		}
+		ids, err := below(filepath.Join(base, name))
+		errs = append(errs, err)
+		for _, id := range ids {
+			held, err := lockfile.Held(filepath.Join(base, jailLocks, id))
+			errs = append(errs, err)
+			if !held {
+				dirs = append(dirs, filepath.Join(base, name, id))
+			}
+		}
+	}
+	return dirs, errors.Join(errs...)
+}
+
+// below are the names in a directory, none if it is not there or another user's.
+func below(dir string) (names []string, err error) {
+	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look for jails that were left: %w", err)
 	}
-	var errs []error
 	for _, e := range entries {
-		held, err := lockfile.Held(filepath.Join(base, jailLocks, e.Name()))
-		errs = append(errs, err)
-		if !held {
-			dirs = append(dirs, filepath.Join(base, executable, e.Name()))
-		}
+		names = append(names, e.Name())
 	}
-	return dirs, errors.Join(errs...)
+	return names, nil
 }
 
 // sweepJails ends the VMMs of silks that are gone, and removes their jails and locks.
-func sweepJails(ctx context.Context, base, executable string) error {
-	dirs, err := leftJails(base, executable)
+func sweepJails(ctx context.Context, base string) error {
+	locks, err := below(filepath.Join(base, jailLocks)) // before the jails: one that is made meanwhile has a lock that is not looked at
 	errs := []error{err}
+	dirs, err := leftJails(base)
+	errs = append(errs, err)
 	for _, dir := range dirs {
 		if err := endInmate(ctx, filepath.Join(dir, inmateFile)); err != nil {
 			errs = append(errs, fmt.Errorf("end the VMM of %s: %w", dir, err))
@@ -172,17 +191,25 @@ func sweepJails(ctx context.Context, base, executable string) error {
 		}
 		errs = append(errs, os.RemoveAll(dir))
 	}
-	locks, err := os.ReadDir(filepath.Join(base, jailLocks))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		errs = append(errs, err)
-	}
-	for _, e := range locks {
-		path := filepath.Join(base, jailLocks, e.Name())
-		_, err := os.Lstat(filepath.Join(base, executable, e.Name()))
-		if held, heldErr := lockfile.Held(path); heldErr == nil && !held && errors.Is(err, fs.ErrNotExist) {
-			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				errs = append(errs, err)
+	jails := map[string]bool{}
+	names, err := below(base)
+	errs = append(errs, err)
+	for _, name := range names {
+		if name != jailLocks {
+			ids, err := below(filepath.Join(base, name))
+			errs = append(errs, err)
+			for _, id := range ids {
+				jails[id] = true
 			}
+		}
+	}
+	for _, name := range locks {
+		path := filepath.Join(base, jailLocks, name)
+		if held, err := lockfile.Held(path); err != nil || held || jails[name] || strings.HasSuffix(name, lockfile.Making) {
+			continue
+		}
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)

@@ -141,12 +141,12 @@ func TestSweepJails(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if dirs, err := leftJails(base, "firecracker"); err != nil || len(dirs) != 3 {
+	if dirs, err := leftJails(base); err != nil || len(dirs) != 3 {
 		t.Errorf("left are %q, %v", dirs, err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- inmate.Wait() }()
-	if err := sweepJails(t.Context(), base, "firecracker"); err != nil {
+	if err := sweepJails(t.Context(), base); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), "killed") {

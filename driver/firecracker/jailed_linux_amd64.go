@@ -55,10 +55,10 @@ func (f *jailed) kvm() bool                { return !f.double }
 func (f *jailed) bootLimit() time.Duration { return f.limit }
 func (f *jailed) notes() []string          { return nil }
 
-func (f *jailed) leftovers() ([]string, error) { return leftJails(f.base, filepath.Base(f.executable)) }
+func (f *jailed) leftovers() ([]string, error) { return leftJails(f.base) }
 
 func (f *jailed) sweep(ctx context.Context) error {
-	return sweepJails(ctx, f.base, filepath.Base(f.executable))
+	return sweepJails(ctx, f.base)
 }
 
 // look looks for everything that Firecracker needs, from what is cheapest to find out to what is dearest.

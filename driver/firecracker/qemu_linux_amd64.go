@@ -30,7 +30,7 @@ func (q qemu) usable() error {
 }
 
 // kvm: the VMM is somebody else if silk is root, and needs a group for it.
-func (qemu) kvm() bool { return hostKVM() == nil && (os.Geteuid() != 0 || kvmGroup() != nil) }
+func (qemu) kvm() bool { return (os.Geteuid() != 0 || kvmGroup() != nil) && hostKVM() == nil }
 
 // hostKVM says why there is no KVM on this host.
 var hostKVM = sync.OnceValue(func() error { return kvm.Probe(kvmLimit) })

@@ -46,8 +46,8 @@ func validate(spec driver.Spec) error {
 	return nil
 }
 
-// held says whether this driver can keep what a spec promises.
-func (*Driver) held(spec driver.Spec) error {
+// Holds says whether this driver can keep what a spec promises.
+func (*Driver) Holds(spec driver.Spec) error {
 	if spec.RequireWatch {
 		return &driver.Unheld{Promise: "watch", Detail: "a virtual machine is not watched from the host's kernel, only by its own", Fix: "leave require_watch out, or use the gvisor driver"}
 	}
@@ -65,7 +65,7 @@ func (d *Driver) Usable() error {
 
 // Probe says what this host does not enforce as usual. An error means that no sandbox can be started at all.
 func (d *Driver) Probe(_ context.Context, spec driver.Spec) (notes []string, err error) {
-	if err := d.held(spec); err != nil {
+	if err := d.Holds(spec); err != nil {
 		return nil, err
 	}
 	if err := d.Usable(); err != nil {
@@ -87,7 +87,7 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ driver.Sandbox,
 	if err := validate(spec); err != nil {
 		return nil, err
 	}
-	if err := d.held(spec); err != nil {
+	if err := d.Holds(spec); err != nil {
 		return nil, err
 	}
 	if err := context.Cause(ctx); err != nil {
