@@ -190,6 +190,9 @@ type IO struct {
 	Trace func(step string, at time.Time)
 }
 
+// StepRuns is the step of a start at which the program runs.
+const StepRuns = "program runs"
+
 // Preview is the answer to "what would happen": a plan and what this host makes of it.
 type Preview struct {
 	Plan   policy.Plan `json:"plan"`

@@ -292,7 +292,7 @@ func (l *life) outputFile(channel string) func() (*os.File, error) {
 // watch is with the sandbox until it is gone.
 func (l *life) watch(ctx context.Context, sandbox driver.Sandbox, spec *driver.Spec) {
 	started := time.Now()
-	l.trace("program runs")
+	l.trace(StepRuns)
 	l.engine.settle()
 	l.streams.started(started)
 	if err := l.closeLink(); err != nil {

@@ -256,6 +256,7 @@ func (a *app) driverFacts(h *host, d driver.Driver, tags []string) []fact {
 		Processes: l.Processes, CPUs: l.CPUs,
 	}
 	var facts []fact
+	also := ""
 	if p, ok := d.(run.Prober); ok {
 		notes, err := p.Probe(ctx, spec)
 		if err != nil && name == "driver docker/silk" { // what every engine must be told first
@@ -268,7 +269,11 @@ func (a *app) driverFacts(h *host, d driver.Driver, tags []string) []fact {
 			if strings.HasPrefix(note, "the sandbox's kernel is the only watcher") {
 				continue // watchFact has said whether there could be another
 			}
-			facts = append(facts, fact{noteName(name, note), factNo, note})
+			if about := noteName(note); about != "" {
+				facts = append(facts, fact{about, factNo, note})
+			} else {
+				also += "; " + note
+			}
 		}
 	}
 	start := time.Now()
@@ -280,19 +285,19 @@ func (a *app) driverFacts(h *host, d driver.Driver, tags []string) []fact {
 	case exit.NotFound, exit.Code != 0, exit.Signal != 0, exit.OOM, exit.Violation != nil, exit.Killed:
 		facts = append(facts, fact{name, factFatal, fmt.Sprintf("the program true in %s ended with %+v", tag, exit)})
 	default:
-		facts = append(facts, fact{name, factYes, fmt.Sprintf("started a sandbox with %s in %s", tag, took)})
+		facts = append(facts, fact{name, factYes, fmt.Sprintf("started a sandbox with %s in %s%s", tag, took, also)})
 	}
 	return facts
 }
 
-// noteName names the line of what a driver keeps in another way, by what the note is about.
-func noteName(driver, note string) string {
+// noteName names the line of a limit that a driver does not keep, by its note; "" for other notes.
+func noteName(note string) string {
 	for about, name := range map[string]string{"memory ": "memory limit", "CPU ": "CPU limit"} {
 		if strings.HasPrefix(note, about) {
 			return name
 		}
 	}
-	return driver
+	return ""
 }
 
 // tryDriver runs spec with its output thrown away.

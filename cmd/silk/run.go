@@ -104,6 +104,7 @@ func (a *app) run(f *runFlags, cmd *cobra.Command, args []string) error {
 		if f.trace {
 			s.io.Trace = trace.step
 		}
+		s.awaited(a)
 		outcome, err = engine.Run(s.ctx, req, s.io)
 		s.close() // the terminal is the user's again before anything is said
 		lost = s.lost

@@ -102,6 +102,7 @@ func (a *app) skillRun(f *skillRun, name string, argv []string) error {
 		outcome, err = engine.Refuse(a.ctx, req, run.IO{}, reason, err)
 	} else {
 		defer s.close()
+		s.awaited(a)
 		outcome, err = engine.Run(s.ctx, req, s.io)
 		s.close()
 		lost = s.lost

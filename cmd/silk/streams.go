@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+	"time"
 	"unicode/utf8"
 
 	"golang.org/x/term"
@@ -119,6 +120,28 @@ func (a *app) streams(f *runFlags, req *policy.Request) (_ *streams, err error) 
 		}
 	}
 	return s, nil
+}
+
+// awaited shows, on a terminal, that a sandbox is being started, if that takes long: a machine boots, an engine gets its image. It ends before
+// anything else is said.
+func (s *streams) awaited(a *app) {
+	if a.json {
+		return
+	}
+	done := a.busy("starting the sandbox")
+	end, frame, trace := s.close, s.io.OnFrame, s.io.Trace
+	s.close = func() { done(); end() }
+	if frame != nil {
+		s.io.OnFrame = func(f run.Frame) { done(); frame(f) }
+	}
+	s.io.Trace = func(step string, at time.Time) {
+		if step == run.StepRuns {
+			done()
+		}
+		if trace != nil {
+			trace(step, at)
+		}
+	}
 }
 
 // startedFrame is the first frame of a run that was not refused.
