@@ -131,6 +131,9 @@ func (a *app) facts() []fact {
 		}
 		facts = append(facts, a.driverFacts(h, d, images)...)
 	}
+	if why, ok := h.tools.Absent["docker"]; ok {
+		facts = append(facts, fact{"driver docker", factNo, why})
+	}
 	return facts
 }
 
