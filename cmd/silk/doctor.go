@@ -17,6 +17,7 @@ import (
 
 	"github.com/silk-sandbox/silk/audit"
 	"github.com/silk-sandbox/silk/driver"
+	"github.com/silk-sandbox/silk/driver/promise"
 	"github.com/silk-sandbox/silk/profile"
 	"github.com/silk-sandbox/silk/run"
 	"github.com/silk-sandbox/silk/store"
@@ -133,6 +134,11 @@ func (a *app) facts() []fact {
 	}
 	if why, ok := h.tools.Absent["docker"]; ok {
 		facts = append(facts, fact{"driver docker", factNo, why})
+	}
+	for _, d := range h.tools.Drivers {
+		if summary, known := promise.Summary(d.Name(), os.Geteuid() == 0); known {
+			facts = append(facts, fact{"promises of " + d.Name(), factYes, summary})
+		}
 	}
 	return facts
 }

@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/silk-sandbox/silk/driver/promise"
 	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/profile"
 	"github.com/silk-sandbox/silk/run"
@@ -111,6 +113,10 @@ func (a *app) printPlan(p planAnswer) error {
 	}
 	for _, g := range p.Plan.Grants {
 		rows = append(rows, [2]string{"granted", g})
+	}
+	kept, _, _ := promise.Kept(p.Driver, os.Geteuid() == 0)
+	for _, line := range kept {
+		rows = append(rows, [2]string{"promise", line})
 	}
 	for _, n := range p.Notes {
 		rows = append(rows, [2]string{"note", n})
