@@ -145,7 +145,7 @@ func TestSupervisor(t *testing.T) {
 	var refused Refusals
 	calls := map[string]int{}
 	s := Supervise(Supervision{
-		Listener: listener, Root: root, Policy: Policy{Network: driver.NetworkDeny, NoSpawn: true, Trees: []string{filepath.Dir(self)}}, First: cmd.Process.Pid,
+		Listener: listener, Root: root, Policy: Policy{Network: driver.NetworkDeny, NoSpawn: true, Trees: []string{filepath.Dir(self), "/usr", "/lib", "/lib64", "/etc/ld.so.cache"}}, First: cmd.Process.Pid,
 		Forbidden: sight, End: func() { t.Error("nobody answers") }, Seen: func(s Seen) { calls[s.Call]++ }, Refused: &refused,
 	})
 	if _, err := goW.Write([]byte{1}); err != nil {

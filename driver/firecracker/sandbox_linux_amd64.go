@@ -33,7 +33,8 @@ type sandbox struct {
 	input   *os.File       // stdin's, or the terminal's copy
 
 	hello, started, reported, failed chan struct{} // closed when it has happened; failed: nothing more comes
-	failing                          sync.Once
+	read                             chan struct{} // closed when there is a report, or will be none
+	beginning, failing               sync.Once
 	failure                          error
 	report                           wire.Report
 	events                           listener
@@ -75,7 +76,9 @@ func (s *sandbox) listen() {
 			hello = true
 			close(s.hello)
 		case guestwire.Started:
-			return once(s.started)
+			if !s.begin() {
+				return fmt.Errorf("%w: a message that comes once came again", guestwire.ErrProtocol)
+			}
 		case guestwire.Failed:
 			return fmt.Errorf("the agent cannot go on: %s", watch.Printable(string(payload)))
 		case guestwire.Note:
@@ -90,19 +93,18 @@ func (s *sandbox) listen() {
 	s.fail(err)
 }
 
-// once closes a channel that is not closed yet.
-func once(c chan struct{}) error {
-	select {
-	case <-c:
-		return fmt.Errorf("%w: a message that comes once came again", guestwire.ErrProtocol)
-	default:
-		close(c)
-		return nil
-	}
+// begin notes that the program runs, or that it is known that it cannot. Two may say so at once.
+func (s *sandbox) begin() (first bool) {
+	s.beginning.Do(func() {
+		close(s.started)
+		first = true
+	})
+	return first
 }
 
 // readReport waits for the end.
 func (s *sandbox) readReport() {
+	defer close(s.read)
 	report, err := wire.ReadReport(s.conn.Reader(guestwire.Report))
 	if err != nil {
 		s.fail(err)
@@ -111,12 +113,8 @@ func (s *sandbox) readReport() {
 	s.report = report
 	s.ended.Store(!s.killed.Load())
 	close(s.reported)
-	select {
-	case <-s.started:
-	default: // a program that cannot be started has a report too
-		if report.NotFound {
-			close(s.started)
-		}
+	if report.NotFound { // a program that cannot be started has a report too
+		s.begin()
 	}
 }
 
@@ -167,10 +165,8 @@ func (s *sandbox) Kill(how driver.KillMode) {
 		return
 	}
 	if first {
-		go func() {
-			_ = s.conn.Send(guestwire.Stop, nil)
-			s.killIfStuck()
-		}()
+		go func() { _ = s.conn.Send(guestwire.Stop, nil) }() // which waits for an agent that takes nothing
+		go s.killIfStuck()
 	}
 }
 
@@ -243,14 +239,19 @@ func (s *sandbox) breakout() *driver.Violation {
 	}
 }
 
-// settled says whether there is a report. What has just ended may have left one.
+// settled says whether there is a report. What has just ended may have left one, which is on its way to readReport.
 func (s *sandbox) settled() bool {
+	limit := time.Second // of a machine from which nothing more comes, for another reason perhaps than that its agent is gone
 	select {
-	case <-s.reported:
-		return true
-	case <-time.After(100 * time.Millisecond): // for what is on its way to readReport
-		return s.hasReport()
+	case <-s.vmm.gone:
+		limit = exitGrace
+	default:
 	}
+	select {
+	case <-s.read:
+	case <-time.After(limit):
+	}
+	return s.hasReport()
 }
 
 // exit is the report as a driver's.

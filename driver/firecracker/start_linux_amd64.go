@@ -141,7 +141,7 @@ func (s *sandbox) boot(ctx context.Context) (err error) {
 // serve begins to serve the machine's vsock device.
 func (s *sandbox) serve(l line) {
 	s.conn = guestwire.New(l.conn, guestwire.Host)
-	s.hello, s.started, s.reported, s.failed = make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
+	s.hello, s.started, s.reported, s.failed, s.read = make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
 	ctx, cancel := context.WithCancel(context.Background())
 	s.running.Go(func() {
 		if err := l.serve(ctx); err != nil && !errors.Is(err, context.Canceled) {
