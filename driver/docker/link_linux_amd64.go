@@ -64,7 +64,7 @@ func (s *sandbox) attach() error {
 }
 
 // handover is how long the kernel may take to hand over what a program has said before it ended, as the gateway takes with the hosts.
-const handover = time.Second
+var handover = time.Second
 
 // hush takes the network away from a container whose program has ended: at once if it was ended, else when it has handed over what was said.
 func (s *sandbox) hush(ended bool) error {

@@ -1,14 +1,18 @@
 package docker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -18,6 +22,7 @@ import (
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/image"
 	"github.com/silk-sandbox/silk/internal/testenv"
+	"github.com/silk-sandbox/silk/internal/tun"
 )
 
 // withLink gives a sandbox a link, whose other end lives as long as the test.
@@ -128,6 +133,102 @@ func TestFilesOf(t *testing.T) {
 			t.Errorf("%s: %v (-want +got):\n%s", test.name, err, diff)
 		}
 	}
+}
+
+// TestLastWords: what a program has said before it ended arrives, also what its kernel still had.
+func TestLastWords(t *testing.T) {
+	d := newDriver(t)
+	testenv.NoLeaks(t)
+	const much = 40_000   // more than the other end takes, and no more than the kernel keeps
+	linked := withLink(t) // whose own link is not used
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, theirs := os.NewFile(uintptr(pair[0]), "far"), os.NewFile(uintptr(pair[1]), "near")
+	defer ours.Close()
+	defer theirs.Close()
+	listener, wire := farListener(t, ours)
+	defer wire.Close()
+	defer listener.Close()
+	handover = time.Minute // this machine may have much to do
+	defer func() { handover = time.Second }()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	s, err := started(t, d, fmt.Sprintf("last-words-%d", os.Getpid()), w, fmt.Sprintf("exec bash -c 'exec 3>/dev/tcp/198.18.0.1/7; head -c %d /dev/zero >&3; echo said'", much), func(spec *driver.Spec) {
+		linked(spec)
+		spec.Link.File = theirs
+	})
+	w.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if out, err := io.ReadAll(r); string(out) != "said\n" || err != nil { // its end
+		t.Errorf("it says %q, %v", out, err)
+	}
+	waited := make(chan error, 1)
+	go func() {
+		_, err := s.Wait()
+		waited <- err
+	}()
+	select {
+	case err := <-waited:
+		t.Fatalf("it is over before what it said was taken: %v", err)
+	case <-time.After(time.Second): // it waits for us
+	}
+	n, err := io.Copy(io.Discard, c)
+	if n != much || err != nil {
+		t.Errorf("%d bytes came, want %d: %v", n, much, err)
+	}
+	if err := <-waited; err != nil {
+		t.Error(err)
+	}
+}
+
+// farListener listens at the other end of a link, in a network namespace of its own, and takes little at once.
+func farListener(t *testing.T, link *os.File) (net.Listener, *tun.Wire) {
+	t.Helper()
+	type made struct {
+		listener net.Listener
+		wire     *tun.Wire
+		err      error
+	}
+	done := make(chan made)
+	go func() {
+		runtime.LockOSThread() // for good: the thread ends with this function
+		var m made
+		if m.err = unix.Unshare(unix.CLONE_NEWNET); m.err != nil {
+			done <- m
+			return
+		}
+		netns, err := os.Open("/proc/thread-self/ns/net")
+		if err != nil {
+			done <- made{err: err}
+			return
+		}
+		defer netns.Close()
+		far := tun.Config{Name: "eth0", MTU: 60 << 10, Addrs: []netip.Addr{netip.MustParseAddr("198.18.0.1")}}
+		if m.wire, m.err = tun.Open(netns, far, link); m.err == nil {
+			config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+				return c.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4096) })
+			}}
+			m.listener, m.err = config.Listen(context.Background(), "tcp4", "198.18.0.1:7")
+		}
+		done <- m
+	}()
+	m := <-done
+	if m.err != nil {
+		t.Fatal(m.err)
+	}
+	return m.listener, m.wire
 }
 
 // TestNoLink: a host that cannot give a container its way out refuses the run, and says what would help.
