@@ -51,6 +51,9 @@ test-cgroup2: build ## limits under cgroup v2: Debian's kernel in QEMU (package 
 	$(call images,lab:text)
 	$(GO) run -buildvcs=false ./tests/cgroup2/boot -home $(SILK_HOME)
 
+kernel: ## a minimal kernel for virtual machines in bin/kernel, from Debian's source package; not yet what silk boots (tools/kernel/build says what it needs)
+	tools/kernel/build bin/kernel
+
 test-firecracker: build ## the same with the Firecracker of this host: SILK_FIRECRACKER=/path SILK_JAILER=/path, as root, with KVM
 	$(call images,lab:text kernel)
 	SILK_TEST_HOME=$(SILK_HOME) SILK_TEST_MICROVM=all SILK_TEST_REQUIRE=root,kvm,images $(GO) test -count 1 -timeout 60m -run Jail ./driver/firecracker
