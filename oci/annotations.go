@@ -84,9 +84,9 @@ func (t *translation) annotations() {
 		if !ok {
 			known := slices.Sorted(maps.Keys(settings))
 			if near := nearest.To(name, known); near != "" {
-				t.fault("there is no annotation %s; did you mean %s%s?", key, Prefix, near)
+				t.fault("there is no annotation %s; did you mean %s%s?", printable(key), Prefix, near)
 			} else {
-				t.fault("there is no annotation %s; there are %s%s", key, Prefix, strings.Join(known, ", "+Prefix))
+				t.fault("there is no annotation %s; there are %s%s", printable(key), Prefix, strings.Join(known, ", "+Prefix))
 			}
 			continue
 		}
@@ -103,4 +103,12 @@ func Annotations() []string {
 		names[i] = Prefix + name
 	}
 	return names
+}
+
+// printable quotes a name that a terminal might take for a command.
+func printable(name string) string {
+	if q := strconv.Quote(name); q != `"`+name+`"` {
+		return q
+	}
+	return name
 }

@@ -55,7 +55,7 @@ type Wish struct {
 	ReadOnly bool           // only /tmp can be written
 	Root     string         // directory of the root file system, absolute
 	User     User
-	Overlays []Overlay // to be read and added to Request
+	Hosts    string    // file of the host that is to lie over /etc/hosts, to be read by [Hosts] and added to Request; empty: none
 	Size     [2]uint16 // columns and rows of the terminal; zero: not said
 	CGroup   string    // cgroupsPath, as the engine writes it; empty: none
 	Notes    []string  // what is held in another way, one sentence each
@@ -67,12 +67,6 @@ type User struct {
 	UID    uint32
 	GID    uint32
 	Groups []uint32
-}
-
-// Overlay is a file of the host that lies over one of the image, read-only.
-type Overlay struct {
-	Path   string // in the sandbox
-	Source string // on the host
 }
 
 // Parse reads a config.json.

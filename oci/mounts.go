@@ -1,6 +1,8 @@
 package oci
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"path"
 	"path/filepath"
 	"slices"
@@ -12,9 +14,12 @@ import (
 	"github.com/silk-sandbox/silk/policy"
 )
 
-// overlaid are the files that engines bind into every container and that lie over the image here. A resolver is none of
-// them: what answers names in a sandbox, if anything, is silk's gateway.
-var overlaid = []string{"/etc/hosts", "/etc/hostname"}
+// Files that engines bind into every container and that lie over the image here. Of the one silk reads what is a file of hosts, of the
+// other nothing: the spec has the name. A resolver is none of them: what answers names in a sandbox, if anything, is silk's gateway.
+const (
+	hostsFile    = "/etc/hosts"
+	hostnameFile = "/etc/hostname"
+)
 
 // unneeded are places that engines mount something on, and that are a sandbox's own or of no use in it.
 var unneeded = []string{"/etc/resolv.conf", "/dev/termination-log", "/dev/console", "/etc/mtab"}
@@ -30,14 +35,25 @@ func (t *translation) mounts() {
 			t.fault("mount destination %q is not an absolute path", m.Destination)
 		case to == "/dev/shm":
 			t.sized(&t.Limits.ShmBytes, m)
-		case bound && slices.Contains(overlaid, to):
-			t.Overlays = append(t.Overlays, Overlay{Path: to, Source: filepath.Clean(m.Source)})
+		case bound && to == hostsFile:
+			t.Hosts = filepath.Clean(m.Source)
+		case bound && to == hostnameFile:
+			t.hostname()
 		case bound && (slices.Contains(unneeded, to) || to == initProgram):
 		case bound:
 			t.bind(m, to)
 		default:
 			t.special(m, to)
 		}
+	}
+}
+
+// hostname puts the container's name where programs look for it.
+func (t *translation) hostname() {
+	if name := t.spec.Hostname; isHostName(name) && name != "" && len(t.Request.Overlays) == 0 {
+		text := []byte(name + "\n")
+		sum := sha256.Sum256(text)
+		t.Request.Overlays = []policy.Overlay{{Path: hostnameFile, Bytes: text, SHA256: hex.EncodeToString(sum[:])}}
 	}
 }
 

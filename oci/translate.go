@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
@@ -222,8 +223,8 @@ func (t *translation) rest() {
 	if p.Scheduler != nil || p.IOPriority != nil {
 		t.note("scheduling and I/O priorities of the spec are not set")
 	}
-	if strings.Contains(l.CgroupsPath, "\x00") {
-		t.fault("cgroupsPath holds a NUL byte")
+	if strings.ContainsFunc(l.CgroupsPath, unicode.IsControl) {
+		t.fault("cgroupsPath %q holds a control character", l.CgroupsPath)
 	}
 	t.CGroup = l.CgroupsPath
 }

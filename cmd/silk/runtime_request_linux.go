@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/silk-sandbox/silk/oci"
 	"github.com/silk-sandbox/silk/oci/rootfs"
 	"github.com/silk-sandbox/silk/policy"
@@ -36,12 +38,12 @@ func (m *monitor) read() (oci.Wish, error) {
 
 // request makes the request of a wish, whose image is made if it is new. What the request says of the profile decides about it.
 func (m *monitor) request(h *host, wish *oci.Wish) (policy.Request, error) {
-	for _, o := range wish.Overlays {
-		overlay, err := readOverlay(o)
+	if wish.Hosts != "" {
+		hosts, err := readHosts(wish.Hosts)
 		if err != nil {
 			return wish.Request, err
 		}
-		wish.Request.Overlays = append(wish.Request.Overlays, overlay)
+		wish.Request.Overlays = append(wish.Request.Overlays, hosts)
 	}
 	prof, err := h.config.profiles.Lookup(wish.Request.Profile)
 	var unknown *profile.UnknownError
@@ -71,20 +73,45 @@ func (m *monitor) request(h *host, wish *oci.Wish) (policy.Request, error) {
 	return req, m.limitGroup(h, req)
 }
 
-// readOverlay reads a file that the engine made for the container.
-func readOverlay(o oci.Overlay) (policy.Overlay, error) {
-	const most = 1 << 20 // policy refuses more
-	f, err := os.Open(o.Source)
-	if err != nil {
-		return policy.Overlay{}, fmt.Errorf("open what is to be %s: %w", o.Path, err)
+// readHosts reads the file that is to lie over /etc/hosts. Engines make one for each container, but whoever asks for a container may name
+// any: silk takes it only for what it should be, and waits for nothing.
+func readHosts(source string) (policy.Overlay, error) {
+	const to = "/etc/hosts"
+	refused := func(why error) error {
+		return &policy.Denial{Rule: policy.RuleMount, Detail: fmt.Sprintf("what is to be mounted on %s is not taken: %v", to, why), Fix: "leave it to the engine, which makes one, or use --add-host"}
 	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	f, err := openRegular(source)
 	if err != nil {
-		return policy.Overlay{}, fmt.Errorf("read what is to be %s: %w", o.Path, err)
+		return policy.Overlay{}, refused(err)
 	}
-	sum := sha256.Sum256(data)
-	return policy.Overlay{Path: o.Path, Bytes: data, SHA256: hex.EncodeToString(sum[:])}, nil
+	defer f.Close() // it was only read
+	data, err := io.ReadAll(io.LimitReader(f, oci.MaxHostsBytes+1))
+	if err != nil {
+		return policy.Overlay{}, refused(err)
+	}
+	hosts, err := oci.Hosts(data)
+	if err != nil {
+		return policy.Overlay{}, refused(err)
+	}
+	sum := sha256.Sum256(hosts)
+	return policy.Overlay{Path: to, Bytes: hosts, SHA256: hex.EncodeToString(sum[:])}, nil
+}
+
+// openRegular opens a file if it is a regular one, and nothing else: a pipe would be waited for, and some devices act when they are opened.
+func openRegular(path string) (*os.File, error) {
+	at, err := os.OpenFile(path, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer at.Close() // it stands for the file
+	info, err := at.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("it is no regular file")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.Open(fmt.Sprintf("/proc/self/fd/%d", at.Fd()))
 }
 
 // isNull says whether f is a device that nobody writes to: an engine's stdin for a container that has none.

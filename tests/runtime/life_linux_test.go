@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 )
 
 // TestRun: what the program prints and how it ends is the container's.
@@ -208,12 +210,26 @@ func TestSweep(t *testing.T) {
 // TestRefused: what a sandbox never has is refused by name, recorded, and leaves nothing.
 func TestRefused(t *testing.T) {
 	e := newEngine(t)
+	dir := t.TempDir()
+	secret, fifo, link := filepath.Join(dir, "secret"), filepath.Join(dir, "fifo"), filepath.Join(dir, "link")
+	if err := errors.Join(os.WriteFile(secret, []byte("root:hunter2\n"), 0o600), unix.Mkfifo(fifo, 0o600), os.Symlink(secret, link)); err != nil {
+		t.Fatal(err)
+	}
+	over := func(source string) func(*specs.Spec) {
+		return func(s *specs.Spec) {
+			s.Mounts = []specs.Mount{{Destination: "/etc/x/../hosts", Source: source, Type: "bind", Options: []string{"rbind", "ro"}}}
+		}
+	}
 	for _, test := range []struct {
 		name    string
 		change  func(*specs.Spec)
 		want    string
 		outcome string
 	}{
+		{"a secret as the hosts", over(secret), "it is no file of hosts", "denied"},
+		{"a link as the hosts", over(link), "it is no regular file", "denied"},
+		{"a pipe as the hosts", over(fifo), "it is no regular file", "denied"},
+		{"a device as the hosts", over("/dev/zero"), "it is no regular file", "denied"},
 		{"a device", func(s *specs.Spec) { s.Linux.Devices = []specs.LinuxDevice{{Path: "/dev/fuse", Type: "c"}} }, "device /dev/fuse is asked for", "denied"},
 		{"a mount", func(s *specs.Spec) {
 			s.Mounts = []specs.Mount{{Destination: "/data", Source: "/srv", Type: "bind", Options: []string{"rbind"}}}
@@ -236,6 +252,9 @@ func TestRefused(t *testing.T) {
 			}
 			if got := b.log(); !strings.Contains(got, test.want) {
 				t.Errorf("the engine reads %q, want %q in it", got, test.want)
+			}
+			if strings.Contains(b.log()+b.errors(), "hunter2") {
+				t.Errorf("it tells of the file: %q %q", b.log(), b.errors())
 			}
 			if left := b.left(); len(left) > 0 {
 				t.Errorf("left: %q", left)
