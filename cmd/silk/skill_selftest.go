@@ -205,7 +205,7 @@ func skillResultOf(o run.Outcome) selftest.SkillResult {
 
 // tampered registers the test's program as a skill and runs it, changes one byte of its file, and runs it again.
 func (t *skillAttack) tampered(test selftest.SkillTest, driver string) (before, after selftest.SkillResult, err error) {
-	name := "selftest-" + driver
+	name := "selftest-" + strings.ReplaceAll(driver, "/", "-")
 	dir := filepath.Join(t.dir, name)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return before, after, &hostError{err}
