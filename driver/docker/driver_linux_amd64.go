@@ -96,13 +96,16 @@ func (d *Driver) Close() error {
 }
 
 // Sweep removes what silks that were killed left behind: containers, which their reapers have ended, and directories of sockets. It asks the engine
-// only if there is such a directory, which every container of ours has.
+// only if there is such a directory, which every container of ours has, and does nothing while no engine answers.
 func (d *Driver) Sweep(ctx context.Context) error {
 	dirs, err := d.left()
 	if err != nil || len(dirs) == 0 {
 		return err
 	}
-	if err := d.sweepContainers(ctx); err != nil && !errors.Is(err, ErrGone) {
+	switch err := d.sweepContainers(ctx); {
+	case errors.Is(err, ErrGone): // what it has is removed when it is there again, by these directories
+		return nil
+	case err != nil:
 		return err
 	}
 	var errs []error

@@ -95,14 +95,16 @@ func listenPackets(path string) (*net.UnixListener, error) {
 	return l, nil
 }
 
-func (g *gate) close() error {
-	var err error
+func (g *gate) close() error { return errors.Join(g.shut(), os.RemoveAll(g.dir)) }
+
+// shut is close without removing the directory.
+func (g *gate) shut() (err error) {
 	if g.listener != nil {
 		if err = g.listener.Close(); errors.Is(err, net.ErrClosed) {
 			err = nil
 		}
 	}
-	return errors.Join(err, os.RemoveAll(g.dir))
+	return err
 }
 
 // party is one of the two processes of the launcher.

@@ -28,6 +28,7 @@ type sandbox struct {
 	spec   driver.Spec
 	name   string // of the container
 	made   bool   // it is there, and ours
+	left   bool   // it could not be removed
 	undo   cleanup.Stack
 
 	reaper         *launch.Reaper

@@ -25,6 +25,8 @@ type relayed struct {
 	silk *Silk
 	name string // of the container
 	id   string // the engine's; "" if it is not made
+	dir  string // where its monitor calls; "" if it is not made
+	left bool   // the container could not be removed
 	undo cleanup.Stack
 
 	reaper  *launch.Reaper
@@ -104,6 +106,7 @@ func (r *relayed) make(ctx context.Context, spec driver.Spec) (_ *net.UnixConn, 
 		return nil, err
 	}
 	r.undo.Push(func(context.Context) error { return r.reaper.Dismiss() })
+	r.undo.Push(r.removeDir)
 	r.undo.Push(r.remove) // also if it was only half made
 	c := silkContainerOf(spec, image, d.owner, runtime.NumCPU())
 	if r.id, err = d.engine.create(context.WithoutCancel(ctx), r.name, c); err != nil {
@@ -146,7 +149,7 @@ func (r *relayed) listen() (*net.UnixListener, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make directory for the run: %w", err)
 	}
-	r.undo.Push(func(context.Context) error { return os.RemoveAll(dir) })
+	r.dir = dir
 	l, err := listenPackets(filepath.Join(dir, callName))
 	if err != nil {
 		return nil, fmt.Errorf("listen for the container's monitor: %w", err)
@@ -269,9 +272,18 @@ func (r *relayed) remove(ctx context.Context) error {
 		}
 	}
 	if err := d.engine.remove(ctx, r.name); err != nil { // a sweep removes the rest
+		r.left = true
 		return fmt.Errorf("remove container: %w", err)
 	}
 	return nil
+}
+
+// removeDir removes the directory where the monitor called, by which a sweep knows that there is a container.
+func (r *relayed) removeDir(context.Context) error {
+	if r.dir == "" || r.left {
+		return nil
+	}
+	return os.RemoveAll(r.dir)
 }
 
 // Called connects the monitor of a container with the silk that has asked the engine for it, and returns the socket, which the caller closes. No

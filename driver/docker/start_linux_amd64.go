@@ -123,7 +123,12 @@ func (s *sandbox) make(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.undo.Push(func(context.Context) error { return g.close() })
+	s.undo.Push(func(context.Context) error {
+		if s.left { // by its directory a sweep knows that there is a container
+			return g.shut()
+		}
+		return g.close()
+	})
 	program, err := d.launcher()
 	if err != nil {
 		return err
@@ -324,6 +329,7 @@ func (s *sandbox) removeContainer(ctx context.Context) error {
 	}
 	err := s.driver.engine.remove(ctx, s.name)
 	if err != nil { // it hangs, or is gone: the kernel ends what is left, and a sweep removes the rest
+		s.left = s.made
 		err = fmt.Errorf("remove container: %w", err)
 	}
 	return errors.Join(err, s.emptied(ctx))
