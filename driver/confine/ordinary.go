@@ -6,7 +6,8 @@ import (
 )
 
 // Ordinary are the names of the system calls of programs. What driver/rules is about is taken out of them again by who uses them; what is in
-// neither is not there for a program (ENOSYS).
+// neither is not there for a program (ENOSYS). The asynchronous I/O of io_setup(2) is not: its contexts are counted for the whole host, and one program
+// could take all of them (fs.aio-max-nr).
 func Ordinary() iter.Seq[string] { return strings.FieldsSeq(ordinary) }
 
 const ordinary = `
@@ -16,7 +17,7 @@ epoll_wait_old eventfd eventfd2 execve execveat exit exit_group faccessat facces
 fdatasync fgetxattr flistxattr flock fork fremovexattr fsetxattr fstat fstatfs fsync ftruncate futex futex_requeue futex_wait futex_waitv
 futex_wake futimesat get_mempolicy get_robust_list get_thread_area getcpu getcwd getdents getdents64 getegid geteuid getgid getgroups getitimer getpeername
 getpgid getpgrp getpid getppid getpriority getrandom getresgid getresuid getrlimit getrusage getsid getsockname getsockopt gettid gettimeofday getuid
-getxattr inotify_add_watch inotify_init inotify_init1 inotify_rm_watch io_cancel io_destroy io_getevents io_pgetevents io_setup io_submit ioctl ioprio_get
+getxattr inotify_add_watch inotify_init inotify_init1 inotify_rm_watch ioctl ioprio_get
 ioprio_set kill landlock_add_rule landlock_create_ruleset landlock_restrict_self lchown lgetxattr link linkat listen listxattr llistxattr lremovexattr
 lseek lsetxattr lstat madvise map_shadow_stack membarrier mincore mkdir mkdirat mknod mknodat mlock mlock2 mlockall mmap mprotect mq_getsetattr mq_notify mq_open
 mq_timedreceive mq_timedsend mq_unlink mremap mseal msgctl msgget msgrcv msgsnd msync munlock munlockall munmap nanosleep newfstatat open openat

@@ -221,6 +221,16 @@ func TestOutsiders(t *testing.T) {
 			},
 		},
 		{
+			"somebody pauses the container",
+			func(t *testing.T, d *Driver, s *sandbox) {
+				if err := d.engine.call(t.Context(), "POST", "/containers/"+s.name+"/pause", nil, nil, nil); err != nil {
+					t.Fatal(err)
+				}
+				s.Kill(driver.KillNow)
+			},
+			func(exit driver.Exit, err error) bool { return err == nil && exit.Killed },
+		},
+		{
 			"the engine's shim is killed",
 			func(t *testing.T, _ *Driver, s *sandbox) {
 				status, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.ruler.pid))

@@ -172,6 +172,11 @@ func (e *engine) remove(ctx context.Context, name string) error {
 // removalInterval is the time between looks at a container that somebody else removes: the engine tells of its end, but only whoever listened before.
 const removalInterval = 20 * time.Millisecond
 
+// unpause lets the processes of a container go on. One that is not paused is an error.
+func (e *engine) unpause(ctx context.Context, name string) error {
+	return e.call(ctx, http.MethodPost, "/containers/"+name+"/unpause", nil, nil, nil)
+}
+
 // removal is the same as [engine.remove] in the bytes of HTTP, for the reaper.
 func removal(name string) string {
 	return "DELETE /containers/" + name + "?force=1&v=1 HTTP/1.0\r\nHost: docker\r\n\r\n"

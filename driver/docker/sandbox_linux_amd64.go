@@ -48,6 +48,7 @@ type sandbox struct {
 	missing *driver.Exit  // the command cannot be executed: nothing has run
 	drained chan error    // nil if no drain is wanted
 	gone    chan struct{} // closed when the program has ended, or nobody knows
+	thaws   sync.Once
 	killed  atomic.Bool
 	now     atomic.Bool // the workspace is lost
 	moved   atomic.Int64
@@ -67,7 +68,6 @@ type writable struct {
 
 // run begins what is done beside a program.
 func (s *sandbox) run() {
-	s.gone = make(chan struct{})
 	if s.scope != nil {
 		s.events = watchEvents(s)
 		go s.guard()
@@ -125,10 +125,28 @@ func (s *sandbox) workspaceBytes() int64 {
 func (s *sandbox) end() {
 	ctx, cancel := context.WithTimeout(context.Background(), killGrace)
 	defer cancel()
-	if s.scope != nil && s.scope.Kill(ctx) == nil {
-		return
+	if s.scope == nil || s.scope.Kill(ctx) != nil {
+		s.endContainer()
 	}
-	s.endContainer()
+	s.thaw()
+}
+
+// thaw lets processes go that do not end: where control groups are of version 1, those of a container that somebody has paused hear of
+// no signal before. Nobody waits for it.
+func (s *sandbox) thaw() {
+	s.thaws.Do(func() {
+		go func() {
+			select {
+			case <-s.gone:
+			case <-time.After(killGrace):
+				ctx, cancel := context.WithTimeout(context.Background(), teardownTimeout)
+				defer cancel()
+				if err := s.driver.engine.unpause(ctx, s.name); err != nil {
+					s.driver.config.Logger.Warn("a container does not end, and is not paused", "container", s.name, "error", err)
+				}
+			}
+		}()
+	})
 }
 
 // endContainer ends the container's first process, and with it, by the kernel, all others. One that has ended is not mistaken for whoever has its number.

@@ -60,12 +60,13 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ driver.Sandbox,
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	s := &sandbox{driver: d, spec: spec, name: name(spec.ID)}
+	s := &sandbox{driver: d, spec: spec, name: name(spec.ID), gone: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			if cause := context.Cause(ctx); cause != nil { // the caller's wish, and what has failed is how it ended
 				err = cause
 			}
+			close(s.gone)
 			err = errors.Join(err, s.discard())
 		}
 	}()
