@@ -33,3 +33,6 @@ func (*Driver) Sweep(context.Context) error { return nil }
 
 // Leftovers finds nothing.
 func (*Driver) Leftovers() ([]string, error) { return nil, nil }
+
+// Called finds that nobody has called.
+func Called(string, string) (int, error) { return -1, nil }
