@@ -58,9 +58,10 @@ test-firecracker: build ## the same with the Firecracker of this host: SILK_FIRE
 	$(call images,lab:text kernel)
 	SILK_TEST_HOME=$(SILK_HOME) SILK_TEST_MICROVM=all SILK_TEST_REQUIRE=root,kvm,images $(GO) test -count 1 -timeout 60m -run Jail ./driver/firecracker
 
-test-microvm: build ## the whole conformance suite in virtual machines, emulated where there is no KVM (package qemu-system-x86), by QEMU and by the doubles of Firecracker: more than an hour
-	$(call images,lab:text kernel)
+test-microvm: build images ## conformance, rows, attacks and the way out in virtual machines, emulated where there is no KVM (package qemu-system-x86), by QEMU and by the doubles of Firecracker: hours
+	$(call images,kernel egress:curl)
 	SILK_TEST_HOME=$(SILK_HOME) SILK_TEST_MICROVM=all SILK_TEST_REQUIRE=qemu $(GO) test -count 1 -timeout 240m ./driver/firecracker/...
+	SILK_TEST_HOME=$(SILK_HOME) SILK_TEST_MICROVM=all SILK_TEST_REQUIRE=qemu $(GO) test -count 1 -p 1 -timeout 300m -run 'InMachines$$' ./tests/e2e ./tests/egress ./tests/escape
 
 lint-api: ## api/openapi.yaml by a linter of others (tools/openapi; needs npm)
 	npm ci --silent --prefix tools/openapi

@@ -7,13 +7,14 @@ const (
 	NeedsMemfd  = "memfd"  // files in memory without a name
 	NeedsTracer = "tracer" // a program may trace its own children
 	NeedsSentry = "sentry" // a kernel of the sandbox's own, with its own files and limits
+	NeedsCounts = "counts" // what only the kernel itself refuses is counted, too
 )
 
 // lacks are what drivers do not have. docs/security.md says so too.
 var lacks = map[string][]string{
 	"docker":      {NeedsMount, NeedsMemfd, NeedsTracer, NeedsSentry},
-	"qemu":        {NeedsMemfd, NeedsTracer, NeedsSentry},
-	"firecracker": {NeedsMemfd, NeedsTracer, NeedsSentry},
+	"qemu":        {NeedsMemfd, NeedsTracer, NeedsSentry, NeedsCounts},
+	"firecracker": {NeedsMemfd, NeedsTracer, NeedsSentry, NeedsCounts},
 }
 
 // needs is everything that a row needs.

@@ -157,7 +157,10 @@ func loopback(network driver.Network) error {
 		return err
 	}
 	request.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
-	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, request)
+	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, request); err != nil {
+		return err
+	}
+	return control("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0") // every port of this namespace is the program's
 }
 
 // dropBounding gives up what no executed file can give back then (capabilities(7)).

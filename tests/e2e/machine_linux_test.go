@@ -24,6 +24,8 @@ var notInMachines = map[string]string{
 	"limits/one call that makes the kernel answer with gigabytes": "about a kernel in user space",
 	"limits/one call that reserves more than the memory limit":    "about a kernel in user space; programs in machines have no memfd",
 	"limits/a hole larger than all there is":                      "Linux makes it",
+	"startup/a leak checker":                                      "programs in machines may not trace their children",
+	"startup/looking around in all that there is":                 "a machine's /sys has more than what may be looked at",
 }
 
 // slow is how much longer than elsewhere a program may take in an emulated machine on a host that has other things to do.

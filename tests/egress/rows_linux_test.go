@@ -62,7 +62,7 @@ var scripts = map[string][]string{
 }
 
 // firstWord is the number of the first attempt's word: those before are of other tests.
-const firstWord = 1000
+const firstWord, firstMachineWord = 1000, 5000
 
 // batches collects attempts.
 type batches struct {
@@ -137,7 +137,7 @@ func (b *batch) run(t *testing.T) error {
 	if profile == curl {
 		profile = "curl"
 	}
-	args := []string{"-p", profile, "--net", b.rules(), "--timeout", "60s", "--env", "SSL_CERT_FILE=/workspace/ca.pem", "--env", "NODE_EXTRA_CA_CERTS=/workspace/ca.pem"}
+	args := []string{"-p", profile, "--net", b.rules(), "--timeout", (b.as.patience() / 2).String(), "--env", "SSL_CERT_FILE=/workspace/ca.pem", "--env", "NODE_EXTRA_CA_CERTS=/workspace/ca.pem"}
 	for name, content := range map[string][]byte{"attempts.json": work, script[1]: lib, "ca.pem": w.ca.pem} {
 		file := filepath.Join(s.Dir, name)
 		if err := os.WriteFile(file, content, 0o644); err != nil {
@@ -164,8 +164,26 @@ func (b *batch) run(t *testing.T) error {
 
 // TestRows runs every row of testdata/rows: each program of it, as root, as an ordinary user, and in containers of Docker.
 func TestRows(t *testing.T) {
-	w := enterWorld(t)
+	enterWorld(t)
 	testenv.Require(t, testenv.Userns)
+	there := []who{root, user}
+	if t.Run("an engine", func(t *testing.T) { enterEngine(t) }); theEngine != nil && theEngine.err == nil {
+		there = append(there, container)
+	}
+	testRows(t, there, firstWord, func(string, string) bool { return true })
+}
+
+// TestRowsInMachines runs in virtual machines what Python does with names, and with SILK_TEST_MICROVM=all every row. Controls are in ordinary sandboxes.
+func TestRowsInMachines(t *testing.T) {
+	testenv.Require(t, testenv.QEMU, testenv.Image("kernel"))
+	testRows(t, []who{machine}, firstMachineWord, func(suite, image string) bool {
+		return os.Getenv("SILK_TEST_MICROVM") == "all" || suite == "names" && image == python
+	})
+}
+
+// testRows runs rows in the sandboxes of some. Their words are numbered from first on; which says what is tried, by suite and image.
+func testRows(t *testing.T, there []who, first int, which func(suite, image string) bool) {
+	w := enterWorld(t)
 	files, err := filepath.Glob("testdata/rows/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("find rows: %d files, %v", len(files), err)
@@ -178,15 +196,14 @@ func TestRows(t *testing.T) {
 		}
 		suites[strings.TrimSuffix(filepath.Base(file), ".yaml")] = s
 	}
-	there := []who{root, user}
-	if t.Run("an engine", func(t *testing.T) { enterEngine(t) }); theEngine != nil && theEngine.err == nil {
-		there = append(there, container)
-	}
-	bs := &batches{all: map[string]*batch{}, words: firstWord}
+	bs := &batches{all: map[string]*batch{}, words: first}
 	rows := map[string][]*attempt{} // by the name of their test
 	for name, s := range suites {
 		for _, r := range s.Rows {
 			for image := range r.programs() {
+				if !which(name, image) {
+					continue
+				}
 				var its *attempt
 				if c := r.Control; c != nil && c.Host == "" {
 					its = bs.addControl(r, image)
@@ -210,7 +227,7 @@ func TestRows(t *testing.T) {
 		})
 	}
 	all.Wait()
-	t.Logf("%d rows, %d attempts in %d sandboxes", len(rows), bs.words-firstWord, len(bs.all))
+	t.Logf("%d rows, %d attempts in %d sandboxes", len(rows), bs.words-first, len(bs.all))
 	for name, attempts := range rows {
 		t.Run(name, func(t *testing.T) {
 			for _, a := range attempts {

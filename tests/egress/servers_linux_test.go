@@ -36,7 +36,7 @@ type journal struct {
 }
 
 // word is how each attempt marks what it sends.
-var word = regexp.MustCompile(`(?i)w[0-9]+[rcud]w`)
+var word = regexp.MustCompile(`(?i)w[0-9]+[rcudm]w`)
 
 // note writes down what somebody has seen.
 func (j *journal) note(who, what string) {

@@ -35,14 +35,23 @@ var (
 	root      = who{name: "root"}
 	user      = who{name: "user", user: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	container = who{name: "docker", driver: "docker"}
+	machine   = who{name: "machine", driver: "qemu"}
 
 	whos = []who{root, user, container}
 )
 
+// patience is how long a silk may take. An emulated machine on a busy host takes minutes for what takes others a second.
+func (w who) patience() time.Duration {
+	if w.driver == "qemu" {
+		return 20 * time.Minute
+	}
+	return 3 * time.Minute
+}
+
 // silk is the program under test, with a state directory of its own.
 type silk struct {
 	silktest.Silk
-	driver string
+	as who
 }
 
 // newSilk prepares silk: it writes to a temporary directory and reads images from the test store. more are
@@ -60,7 +69,7 @@ func newSilk(t testing.TB, as who, more string, images ...string) silk {
 	if err := os.Chmod(filepath.Dir(dir), 0o711); err != nil { // testing's directories are closed to others
 		t.Fatal(err)
 	}
-	s := silk{silktest.Silk{Home: filepath.Join(dir, "home"), Config: filepath.Join(dir, "config.yaml"), Dir: dir, Env: []string{"TMPDIR=" + dir}, User: as.user}, as.driver}
+	s := silk{silktest.Silk{Home: filepath.Join(dir, "home"), Config: filepath.Join(dir, "config.yaml"), Dir: dir, Env: []string{"TMPDIR=" + dir}, User: as.user}, as}
 	if as.driver == "docker" {
 		s.Env = append(s.Env, "DOCKER_HOST="+enterEngine(t).host)
 	}
@@ -89,15 +98,15 @@ type result struct {
 
 // run runs silk run --json.
 func (s silk) run(ctx context.Context, args ...string) (r result, err error) {
-	end, err := s.Run(ctx, 3*time.Minute, &r.outcome, s.command(append([]string{"--json"}, args...)...)...)
+	end, err := s.Run(ctx, s.as.patience(), &r.outcome, s.command(append([]string{"--json"}, args...)...)...)
 	r.status, r.stderr = end.Status, end.Stderr
 	return r, err
 }
 
 // command is silk run with args.
 func (s silk) command(args ...string) []string {
-	if s.driver != "" {
-		args = append([]string{"--driver", s.driver}, args...)
+	if s.as.driver != "" {
+		args = append([]string{"--driver", s.as.driver}, args...)
 	}
 	return append([]string{"run"}, args...)
 }
