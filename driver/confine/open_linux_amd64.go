@@ -77,28 +77,27 @@ func becomeUser() unix.Errno {
 	return errno
 }
 
-// notifyAddFD is SECCOMP_IOCTL_NOTIF_ADDFD, and the flag says that the descriptor is the answer, seccomp_unotify(2). Linux 5.14.
-const (
-	notifyAddFD = 0x40182103
-	addAndSend  = 2
-)
+// notifyAddFD is SECCOMP_IOCTL_NOTIF_ADDFD, seccomp_unotify(2). It does not answer as well (SECCOMP_ADDFD_FLAG_SEND): one that a signal interrupts would count as
+// the answer, without a descriptor, and the call would return 0. The caller waits for no signal but its end in between (listenFlags).
+const notifyAddFD = 0x40182103
 
-// give opens a file for the caller of a call and puts it among its descriptors, as what the call returns.
-func (s *Supervisor) give(id uint64, path string, flags uint64) unix.Errno {
+// give opens a file for the caller of a call and puts it among its descriptors: the number there is what the call is to return.
+func (s *Supervisor) give(id uint64, path string, flags uint64) (number uintptr, errno unix.Errno) {
 	answer := make(chan opened, 1)
 	s.opener.asked <- question{s.to.Root, path, flags, answer}
 	got := <-answer
 	if got.errno != 0 {
-		return got.errno
+		return 0, got.errno
 	}
 	defer unix.Close(got.fd)
 	add := struct { // struct seccomp_notif_addfd
 		id                                  uint64
 		flags, source, target, targetsFlags uint32
-	}{id: id, flags: addAndSend, source: uint32(got.fd), targetsFlags: uint32(flags & unix.O_CLOEXEC)}
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(s.to.Listener), notifyAddFD, uintptr(unsafe.Pointer(&add)))
-	if errno == unix.ENOENT { // it was killed meanwhile
-		return 0
+	}{id: id, source: uint32(got.fd), targetsFlags: uint32(flags & unix.O_CLOEXEC)}
+	for {
+		number, _, errno = unix.Syscall(unix.SYS_IOCTL, uintptr(s.to.Listener), notifyAddFD, uintptr(unsafe.Pointer(&add)))
+		if errno != unix.EINTR || s.closing.Load() { // then it has not been added
+			return number, errno
+		}
 	}
-	return errno
 }

@@ -112,10 +112,10 @@ func (s *Supervisor) run() {
 		if !given {
 			continue
 		}
-		switch errno := control(s.to.Listener, notifySend, unsafe.Pointer(&r)); {
+		switch errno := s.send(&r); {
 		case errno == 0 && first:
 			s.to.First = 0 // what it executes from now on is the program's doing
-		case errno != 0 && errno != unix.ENOENT && errno != unix.EINTR: // it was killed meanwhile, or interrupted, and asks again
+		case errno != 0 && errno != unix.ENOENT && errno != unix.EINTR: // it was killed meanwhile, or nobody answers any more
 			s.fail(fmt.Errorf("answer for a system call: %w", errno))
 			return
 		}
@@ -127,6 +127,16 @@ func (s *Supervisor) hungUp() bool {
 	p := []unix.PollFd{{Fd: int32(s.to.Listener)}}
 	_, err := unix.Poll(p, 0)
 	return err == nil && p[0].Revents&unix.POLLHUP != 0
+}
+
+// send sends an answer. A signal to this process, of which Go's runtime sends itself some, comes before it, and the caller would wait for ever.
+func (s *Supervisor) send(r *reply) unix.Errno {
+	for {
+		errno := control(s.to.Listener, notifySend, unsafe.Pointer(r))
+		if errno != unix.EINTR || s.closing.Load() {
+			return errno
+		}
+	}
 }
 
 func control(fd int, request uintptr, arg unsafe.Pointer) unix.Errno {
@@ -162,8 +172,7 @@ func (s *Supervisor) Close() error {
 	return errors.Join(s.failed, err)
 }
 
-// answer is what the caller gets. first: it executes the run's own command. given is false of a caller that has its descriptor already, or waits
-// for its end.
+// answer is what the caller gets. first: it executes the run's own command. given is false of a caller that waits for its end.
 func (s *Supervisor) answer(n *notification) (r reply, first, given bool) {
 	r.id = n.id
 	who, err := callerOf(int(n.thread))
@@ -198,9 +207,11 @@ func (s *Supervisor) answer(n *notification) (r reply, first, given bool) {
 		s.to.Refused.Add(rule.Name, driver.Act{Syscall: c.Name, Argument: argument})
 		r.errno = -int32(Errno(rule))
 	case how.give != "":
-		errno := s.give(n.id, how.give, how.flags)
-		r.errno = -int32(errno)
-		return r, false, errno != 0
+		if number, errno := s.give(n.id, how.give, how.flags); errno != 0 {
+			r.errno = -int32(errno)
+		} else {
+			r.value = int64(number)
+		}
 	default:
 		r.flags = notifyGoOn
 	}
