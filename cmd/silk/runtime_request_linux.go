@@ -9,8 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/silk-sandbox/silk/internal/regular"
 	"github.com/silk-sandbox/silk/oci"
 	"github.com/silk-sandbox/silk/oci/rootfs"
 	"github.com/silk-sandbox/silk/policy"
@@ -80,7 +79,7 @@ func readHosts(source string) (policy.Overlay, error) {
 	refused := func(why error) error {
 		return &policy.Denial{Rule: policy.RuleMount, Detail: fmt.Sprintf("what is to be mounted on %s is not taken: %v", to, why), Fix: "leave it to the engine, which makes one, or use --add-host"}
 	}
-	f, err := openRegular(source)
+	f, err := regular.Open(source)
 	if err != nil {
 		return policy.Overlay{}, refused(err)
 	}
@@ -95,23 +94,6 @@ func readHosts(source string) (policy.Overlay, error) {
 	}
 	sum := sha256.Sum256(hosts)
 	return policy.Overlay{Path: to, Bytes: hosts, SHA256: hex.EncodeToString(sum[:])}, nil
-}
-
-// openRegular opens a file if it is a regular one, and nothing else: a pipe would be waited for, and some devices act when they are opened.
-func openRegular(path string) (*os.File, error) {
-	at, err := os.OpenFile(path, unix.O_PATH|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer at.Close() // it stands for the file
-	info, err := at.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("it is no regular file")
-	}
-	if err != nil {
-		return nil, err
-	}
-	return os.Open(fmt.Sprintf("/proc/self/fd/%d", at.Fd()))
 }
 
 // isNull says whether f is a device that nobody writes to: an engine's stdin for a container that has none.
