@@ -161,14 +161,12 @@ func (f *jailed) start(ctx context.Context, s *sandbox, m machine, b boot) (err 
 	s.undo.Push(func(context.Context) error { return reaper.Dismiss() })
 	c := command{path: f.jailer, args: jailerArgs(f.executable, f.base, j.id, j.uid, m, version), group: group}
 	c.attr.Cloneflags = unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
+	// Until the jailer changes its user it dies with us. From then on the reaper sees to that, which must know it by then.
+	c.held = func(pid int) error { return errors.Join(reaper.Watch(pid), j.note(pid)) }
 	if s.vmm, err = startVMM(c); err != nil {
 		return err
 	}
 	s.undo.PushFunc(func() { s.vmm.kill(); <-s.vmm.gone })
-	// Until the jailer changes its user it dies with us. From then on the reaper sees to that.
-	if err := errors.Join(reaper.Watch(s.vmm.proc.Pid), j.note(s.vmm.proc.Pid)); err != nil {
-		return err
-	}
 	s.trace("jailer runs")
 	return f.tell(ctx, s, j, firecrackerMachine(m, drives, f.console))
 }

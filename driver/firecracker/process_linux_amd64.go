@@ -44,6 +44,9 @@ type command struct {
 	files []*os.File // its descriptors from firstFD on; they stay the caller's
 	attr  syscall.SysProcAttr
 	group *cgroup.Group // nil: there is none here
+
+	// held, if not nil, is called while the process has not executed an instruction of its program, so that it does nothing before.
+	held func(pid int) error
 }
 
 // startVMM starts it.
@@ -59,6 +62,7 @@ func startVMM(c command) (*process, error) {
 	cmd.ExtraFiles = c.files
 	cmd.SysProcAttr = &c.attr
 	cmd.SysProcAttr.Setsid, cmd.SysProcAttr.Pdeathsig = true, syscall.SIGKILL
+	cmd.SysProcAttr.Ptrace = c.held != nil // stops at its exec, and dies with this thread even then
 	started := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // for good: the signal of a parent's death is that of its thread (prctl(2))
@@ -66,14 +70,11 @@ func startVMM(c command) (*process, error) {
 		_ = theirs.Close()
 		if err == nil {
 			p.proc = cmd.Process
-			if vmmStarted != nil {
+			if err = c.settle(p.proc.Pid); err != nil {
+				_ = p.proc.Kill()
+				_ = cmd.Wait()
+			} else if vmmStarted != nil {
 				vmmStarted(p.proc.Pid)
-			}
-			if c.group != nil {
-				if err = c.group.Add(p.proc.Pid); err != nil {
-					_ = p.proc.Kill()
-					_ = cmd.Wait()
-				}
 			}
 		}
 		started <- err
@@ -92,6 +93,33 @@ func startVMM(c command) (*process, error) {
 		return nil, fmt.Errorf("start %s: %w", c.path, err)
 	}
 	return p, nil
+}
+
+// settle puts a new process where it belongs, and lets it go if it is held. The thread is the one that has started it.
+func (c command) settle(pid int) error {
+	if c.held != nil {
+		for {
+			_, err := unix.Wait4(pid, nil, 0, nil) // until it stands at its exec
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, unix.EINTR) {
+				return fmt.Errorf("hold it: %w", err)
+			}
+		}
+	}
+	if c.group != nil {
+		if err := c.group.Add(pid); err != nil {
+			return err
+		}
+	}
+	if c.held == nil {
+		return nil
+	}
+	if err := c.held(pid); err != nil {
+		return err
+	}
+	return unix.PtraceDetach(pid)
 }
 
 // kill ends it. It may still be ending when it returns.
