@@ -129,16 +129,13 @@ func TestJailedFailures(t *testing.T) {
 		change func(*Config)
 		limit  time.Duration
 		want   string
-		slow   bool
+		panics bool
 	}{
 		{id: "refuses-entropy", want: "firecracker, PUT /entropy: 400: could not create Entropy device: it is refused"},
 		{id: "silent-machine", limit: 2 * time.Second, want: "the agent did not call within 2s; its console says nothing"},
-		{id: "panics-early", change: func(c *Config) { c.Console = true }, want: "the machine has ended before its time (firecracker: exit status 0); its console ends with:", slow: true},
+		{id: "panics-early", change: func(c *Config) { c.Console = true }, want: "the machine has ended before its time (firecracker: exit status 0); its console ends with:", panics: true},
 	} {
 		t.Run(test.id, func(t *testing.T) {
-			if test.slow && !everything() {
-				t.Skip("make test-microvm boots this one too")
-			}
 			d := newJailedDriver(t, test.change)
 			onlyDouble(t, d)
 			testenv.NoLeaks(t)
@@ -146,7 +143,7 @@ func TestJailedFailures(t *testing.T) {
 				d.host.vmm.(*jailed).limit = test.limit
 			}
 			_, err := d.Start(t.Context(), jailedSpec(t, test.id))
-			if err == nil || !strings.Contains(err.Error(), test.want) || test.slow && !strings.Contains(err.Error(), "panic") {
+			if err == nil || !strings.Contains(err.Error(), test.want) || test.panics && !strings.Contains(err.Error(), "panic") {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
 			nothingLeft(t, d)
@@ -175,9 +172,6 @@ func TestJailedBreakout(t *testing.T) {
 
 // A VMM that somebody else ends is an error, not the program's end.
 func TestJailedVMMKilled(t *testing.T) {
-	if !everything() {
-		t.Skip("make test-microvm boots this one too")
-	}
 	d := newJailedDriver(t, nil)
 	testenv.NoLeaks(t)
 	run, err := d.Start(t.Context(), jailedSpec(t, "killed"))
