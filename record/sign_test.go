@@ -66,17 +66,23 @@ func TestVerify(t *testing.T) {
 	if _, err := Verify(text, []PublicKey{other.Public()}); !errors.Is(err, ErrUnknownKey) || !strings.Contains(err.Error(), k.Public().ID()) {
 		t.Errorf("with another's key: %v", err)
 	}
-	var e dsse.Envelope
-	if err := json.Unmarshal(text, &e); err != nil {
-		t.Fatal(err)
-	}
-	payload, err := e.DecodeB64Payload()
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, payload := opened(t, text)
 	if len(subjects(t, payload)) != 4 {
 		t.Errorf("the statement is about %v, want record, stdout and two artifacts", subjects(t, payload))
 	}
+}
+
+// opened is an envelope and what is in it.
+func opened(t *testing.T, text []byte) (e dsse.Envelope, payload []byte) {
+	t.Helper()
+	err := json.Unmarshal(text, &e)
+	if err == nil {
+		payload, err = e.DecodeB64Payload()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e, payload
 }
 
 func subjects(t *testing.T, payload []byte) (names []string) {
@@ -110,14 +116,7 @@ func TestVerifyNoticesEachByte(t *testing.T) {
 func TestVerifySaysWhat(t *testing.T) {
 	k := keyring(t, t.TempDir())
 	text, _ := signedRun(t, k)
-	var e dsse.Envelope
-	if err := json.Unmarshal(text, &e); err != nil {
-		t.Fatal(err)
-	}
-	payload, err := e.DecodeB64Payload()
-	if err != nil {
-		t.Fatal(err)
-	}
+	e, payload := opened(t, text)
 	closed := func(payload string) string {
 		e := e
 		e.Payload = base64.StdEncoding.EncodeToString([]byte(payload))
@@ -172,14 +171,7 @@ func TestVerifyWithOpenSSL(t *testing.T) {
 	testenv.Require(t, testenv.OpenSSL)
 	k := keyring(t, t.TempDir())
 	text, _ := signedRun(t, k)
-	var e dsse.Envelope
-	if err := json.Unmarshal(text, &e); err != nil {
-		t.Fatal(err)
-	}
-	payload, err := e.DecodeB64Payload()
-	if err != nil {
-		t.Fatal(err)
-	}
+	e, payload := opened(t, text)
 	sig, err := base64.StdEncoding.DecodeString(e.Signatures[0].Sig)
 	if err != nil {
 		t.Fatal(err)
