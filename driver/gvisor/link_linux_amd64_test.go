@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -42,13 +43,18 @@ func TestLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	theirs := os.NewFile(uintptr(pair[1]), "link")
+	var mu sync.Mutex // Decided is called from many goroutines
 	var decisions []gateway.Decision
 	served := make(chan error, 1)
 	go func() {
 		served <- gateway.Serve(context.Background(), pair[0], egress.New(egress.Config{
 			Rules: []egress.Rule{rule}, Owner: egress.Owner{Hosts: map[string]netip.Addr{"api.example": netip.MustParseAddr("127.0.0.1")}, Targets: []egress.Rule{target}},
 			Resolve: func(context.Context, string) ([]netip.Addr, error) { return nil, net.ErrClosed },
-		}), gateway.Config{Decided: func(d gateway.Decision) { decisions = append(decisions, d) }})
+		}), gateway.Config{Decided: func(d gateway.Decision) {
+			mu.Lock()
+			defer mu.Unlock()
+			decisions = append(decisions, d)
+		}})
 	}()
 
 	d, err := gvisor.New(gvisor.Config{Sentry: testenv.SentryPath()})
@@ -104,5 +110,7 @@ except Exception as e: print(type(e).__name__)
 	if err := <-served; err != nil {
 		t.Error(err)
 	}
+	mu.Lock()
+	defer mu.Unlock()
 	t.Logf("%+v", decisions)
 }
