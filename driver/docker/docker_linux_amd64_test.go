@@ -9,7 +9,7 @@ import (
 
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/driver/drivertest"
-	"github.com/silk-sandbox/silk/image"
+	"github.com/silk-sandbox/silk/image/imagetest"
 	"github.com/silk-sandbox/silk/internal/testenv"
 	"github.com/silk-sandbox/silk/watch/bpf"
 )
@@ -81,19 +81,7 @@ func newDriver(t *testing.T) *Driver {
 
 func openLabText(t *testing.T) *os.File {
 	t.Helper()
-	store, err := image.Open(image.Config{Home: testenv.Home() + "/images"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	img, err := store.Resolve("lab:text")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := store.OpenRoot(img)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
+	return imagetest.Root(t, "lab:text")
 }
 
 func TestConformance(t *testing.T) {

@@ -38,7 +38,7 @@ type relayed struct {
 var errNotCalled = errors.New("the engine has started the container, and its runtime did not ask what to run")
 
 func (s *Silk) start(ctx context.Context, spec driver.Spec) (_ driver.Sandbox, err error) {
-	if err := validate(spec); err != nil {
+	if err := spec.Check(); err != nil {
 		return nil, err
 	}
 	if err := context.Cause(ctx); err != nil {

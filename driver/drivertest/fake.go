@@ -91,23 +91,10 @@ func (f *Fake) Start(ctx context.Context, spec driver.Spec) (_ driver.Sandbox, e
 
 // check refuses a spec that no driver could start.
 func check(spec driver.Spec) error {
-	switch {
-	case spec.ID == "":
-		return errors.New("no id")
-	case spec.Image == nil:
-		return errors.New("no image")
-	case len(spec.Args) == 0:
-		return errors.New("no command")
-	case spec.Terminal == nil && (spec.Stdout == nil || spec.Stderr == nil):
-		return errors.New("no stdout or stderr")
-	case (spec.Network == driver.NetworkLink) != (spec.Link.File != nil):
-		return errors.New("a link without its network, or the other way round")
-	case spec.Network != driver.NetworkDeny && spec.Network != driver.NetworkLoopback && spec.Network != driver.NetworkLink:
-		return fmt.Errorf("network %q is not known", spec.Network)
-	case spec.MemoryBytes <= 0 || spec.WorkspaceBytes <= 0 || spec.TmpBytes <= 0 || spec.Processes <= 0 || spec.CPUs <= 0:
-		return errors.New("a limit is missing")
+	if spec.Terminal == nil && spec.Stderr == nil {
+		return errors.New("no stderr")
 	}
-	return nil
+	return spec.Check()
 }
 
 // sandbox is one run of a program.

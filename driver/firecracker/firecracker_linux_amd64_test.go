@@ -11,6 +11,7 @@ import (
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/driver/drivertest"
 	"github.com/silk-sandbox/silk/image"
+	"github.com/silk-sandbox/silk/image/imagetest"
 	"github.com/silk-sandbox/silk/internal/testenv"
 )
 
@@ -30,15 +31,6 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func openStore(t *testing.T) *image.Store {
-	t.Helper()
-	store, err := image.Open(image.Config{Home: testenv.Home() + "/images"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return store
-}
-
 func newDriver(t *testing.T) *Driver {
 	t.Helper()
 	testenv.Require(t, testenv.QEMU, testenv.Image("lab:text"), testenv.Image(image.KernelTag))
@@ -46,7 +38,7 @@ func newDriver(t *testing.T) *Driver {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := New(Config{Home: dir, Images: openStore(t), QEMU: testenv.QEMUPath(), Agent: testenv.AgentPath()})
+	d := New(Config{Home: dir, Images: imagetest.Store(t), QEMU: testenv.QEMUPath(), Agent: testenv.AgentPath()})
 	b, err := d.prepared(t.Context()) // it is kept
 	if err != nil {
 		t.Fatal(err)
@@ -59,16 +51,7 @@ func newDriver(t *testing.T) *Driver {
 
 func openLabText(t *testing.T) *os.File {
 	t.Helper()
-	store := openStore(t)
-	img, err := store.Resolve("lab:text")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := store.OpenRoot(img)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
+	return imagetest.Root(t, "lab:text")
 }
 
 // sample are the cases that are always tried: an emulated machine takes half a minute for each. `make test-microvm` tries all.
@@ -101,7 +84,7 @@ func TestRefusals(t *testing.T) {
 		Image: image, Stdout: image, Args: []string{"true"}, Network: driver.NetworkDeny,
 		MemoryBytes: 1, WorkspaceBytes: 1, TmpBytes: 1, ShmBytes: 1, Processes: 1, CPUs: 1,
 	}
-	store := openStore(t)
+	store := imagetest.Store(t)
 	for _, test := range []struct {
 		name   string
 		config Config
@@ -138,7 +121,7 @@ func emptyStore(t *testing.T) *image.Store {
 // A VMM that never comes to its agent is an error with what its console said, and nothing of it is left.
 func TestNoAgent(t *testing.T) {
 	testenv.NoLeaks(t)
-	d := New(Config{Home: t.TempDir(), QEMU: fakeVMM(t, "echo Kernel panic: no init found; exit 3"), Images: openStore(t), Agent: testenv.AgentPath()})
+	d := New(Config{Home: t.TempDir(), QEMU: fakeVMM(t, "echo Kernel panic: no init found; exit 3"), Images: imagetest.Store(t), Agent: testenv.AgentPath()})
 	testenv.Require(t, testenv.QEMU, testenv.Image(image.KernelTag), testenv.Image("lab:text"))
 	root := openLabText(t)
 	defer root.Close()

@@ -14,6 +14,7 @@ import (
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/driver/drivertest"
 	"github.com/silk-sandbox/silk/image"
+	"github.com/silk-sandbox/silk/image/imagetest"
 	"github.com/silk-sandbox/silk/internal/testenv"
 )
 
@@ -45,7 +46,7 @@ func newJailedDriver(t *testing.T, change func(*Config)) *Driver {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := Config{Home: dir, Images: openStore(t), Agent: testenv.AgentPath()}
+	c := Config{Home: dir, Images: imagetest.Store(t), Agent: testenv.AgentPath()}
 	c.Firecracker, c.Jailer = testenv.FirecrackerPaths()
 	double := c.Firecracker == ""
 	if !double {
@@ -191,7 +192,7 @@ func TestJailedVMMKilled(t *testing.T) {
 func TestJailedRefusals(t *testing.T) {
 	testenv.Require(t, testenv.Root)
 	says := func(text string) string { return fakeVMM(t, "echo "+text) }
-	store := openStore(t)
+	store := imagetest.Store(t)
 	for _, test := range []struct {
 		name   string
 		config Config

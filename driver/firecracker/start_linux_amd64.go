@@ -27,25 +27,6 @@ func bootLimit(kvm bool) time.Duration {
 // guestOverheadBytes is memory of a machine that is neither the program's nor the workspace's: kernel, agent, and page tables.
 const guestOverheadBytes = 160 << 20
 
-// validate catches what a machine must not be asked for. It is not policy.
-func validate(spec driver.Spec) error {
-	switch {
-	case spec.Image == nil:
-		return errors.New("start sandbox: no image")
-	case len(spec.Args) == 0:
-		return errors.New("start sandbox: no command")
-	case spec.Stdout == nil && spec.Terminal == nil:
-		return errors.New("start sandbox: no output")
-	case spec.MemoryBytes <= 0, spec.WorkspaceBytes <= 0, spec.TmpBytes <= 0, spec.ShmBytes <= 0 && !spec.ReadOnly, spec.Processes <= 0, spec.CPUs <= 0:
-		return errors.New("start sandbox: every limit must be above zero")
-	case spec.Network == driver.NetworkLink && (spec.Link.File == nil || len(spec.Link.Addrs) == 0 || spec.Link.MTU <= 0 || spec.Link.MTU > maxPacket):
-		return errors.New("start sandbox: a network without a link")
-	case spec.Network != driver.NetworkDeny && spec.Network != driver.NetworkLoopback && spec.Network != driver.NetworkLink:
-		return fmt.Errorf("start sandbox: the %s driver has no network mode %q", "microVM", spec.Network)
-	}
-	return nil
-}
-
 // Holds says whether this driver can keep what a spec promises.
 func (*Driver) Holds(spec driver.Spec) error {
 	if spec.RequireWatch {
@@ -84,7 +65,7 @@ func (d *Driver) Probe(_ context.Context, spec driver.Spec) (notes []string, err
 }
 
 func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ driver.Sandbox, err error) {
-	if err := validate(spec); err != nil {
+	if err := spec.Check(); err != nil {
 		return nil, err
 	}
 	if err := d.Holds(spec); err != nil {

@@ -2,13 +2,12 @@ package gvisor_test
 
 import (
 	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/driver/drivertest"
 	"github.com/silk-sandbox/silk/driver/gvisor"
-	"github.com/silk-sandbox/silk/image"
+	"github.com/silk-sandbox/silk/image/imagetest"
 	"github.com/silk-sandbox/silk/internal/testenv"
 )
 
@@ -31,19 +30,7 @@ func newDriver(t *testing.T) *gvisor.Driver {
 
 func openImage(t *testing.T) *os.File {
 	t.Helper()
-	store, err := image.Open(image.Config{Home: filepath.Join(testenv.Home(), "images")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	img, err := store.Resolve(labText)
-	if err != nil {
-		t.Fatal(err)
-	}
-	root, err := store.OpenRoot(img)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return root
+	return imagetest.Root(t, labText)
 }
 
 func TestConformance(t *testing.T) {

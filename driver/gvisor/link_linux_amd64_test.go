@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -20,7 +19,7 @@ import (
 	"github.com/silk-sandbox/silk/driver/gvisor"
 	"github.com/silk-sandbox/silk/egress"
 	"github.com/silk-sandbox/silk/egress/gateway"
-	"github.com/silk-sandbox/silk/image"
+	"github.com/silk-sandbox/silk/image/imagetest"
 	"github.com/silk-sandbox/silk/internal/testenv"
 )
 
@@ -62,18 +61,7 @@ func TestLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	store, err := image.Open(image.Config{Home: filepath.Join(testenv.Home(), "images")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	img, err := store.Resolve("lab:python")
-	if err != nil {
-		t.Fatal(err)
-	}
-	root, err := store.OpenRoot(img)
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := imagetest.Root(t, "lab:python")
 	defer root.Close()
 	outR, outW, err := os.Pipe()
 	if err != nil {

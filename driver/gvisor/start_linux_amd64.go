@@ -23,7 +23,7 @@ import (
 const startTimeout = 60 * time.Second
 
 func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ driver.Sandbox, err error) {
-	if err := validate(spec); err != nil {
+	if err := spec.Check(); err != nil {
 		return nil, err
 	}
 	if spec.RequireWatch && d.config.Watch == nil {
@@ -104,23 +104,6 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ driver.Sandbox,
 		go s.watchTables(spec.MemoryBytes)
 	}
 	return s, nil
-}
-
-// validate catches what an engine must not ask for. It is not policy.
-func validate(spec driver.Spec) error {
-	switch {
-	case spec.Image == nil:
-		return errors.New("start sandbox: no image")
-	case len(spec.Args) == 0:
-		return errors.New("start sandbox: no command")
-	case spec.MemoryBytes <= 0, spec.WorkspaceBytes <= 0, spec.TmpBytes <= 0, spec.ShmBytes <= 0 && !spec.ReadOnly, spec.Processes <= 0, spec.CPUs <= 0:
-		return errors.New("start sandbox: every limit must be above zero")
-	case spec.Network == driver.NetworkLink && (spec.Link.File == nil || len(spec.Link.Addrs) == 0 || spec.Link.MTU <= 0):
-		return errors.New("start sandbox: a network without a link")
-	case spec.Network != driver.NetworkDeny && spec.Network != driver.NetworkLoopback && spec.Network != driver.NetworkLink:
-		return fmt.Errorf("start sandbox: the gvisor driver has no network mode %q", spec.Network)
-	}
-	return nil
 }
 
 // send sends the request and starts the two workspace streams. filled receives Fill's result; timer stands still while Fill runs.

@@ -20,7 +20,7 @@ import (
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/driver/docker"
 	"github.com/silk-sandbox/silk/driver/drivertest"
-	"github.com/silk-sandbox/silk/image"
+	"github.com/silk-sandbox/silk/image/imagetest"
 	"github.com/silk-sandbox/silk/internal/testenv"
 )
 
@@ -87,19 +87,7 @@ func TestDriverConforms(t *testing.T) {
 
 func openRoot(t *testing.T) *os.File {
 	t.Helper()
-	store, err := image.Open(image.Config{System: filepath.Join(testenv.Home(), "images")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	img, err := store.Resolve(tag)
-	if err != nil {
-		t.Fatal(err)
-	}
-	root, err := store.OpenRoot(img)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return root
+	return imagetest.Root(t, tag)
 }
 
 // ended is what `silk run --json` prints, as far as it is looked at here.
