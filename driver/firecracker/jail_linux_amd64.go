@@ -124,7 +124,13 @@ func (j *jail) dial(ctx context.Context) (net.Conn, error) {
 type inmate struct {
 	PID   int    `json:"pid"`
 	Start uint64 `json:"start"` // clock ticks since boot, field 22 of proc_pid_stat(5)
-	UID   uint32 `json:"uid"`
+	Boot  string `json:"boot"`  // which boot
+}
+
+// bootID names this boot of the host: numbers of processes, and their times, begin anew with each.
+func bootID() (string, error) {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(b)), err
 }
 
 const inmateFile = "inmate.json"
@@ -135,7 +141,11 @@ func (j *jail) note(pid int) error {
 	if err != nil {
 		return fmt.Errorf("note the VMM's process: %w", err)
 	}
-	b, err := json.Marshal(inmate{pid, start, j.uid})
+	boot, err := bootID()
+	if err != nil {
+		return fmt.Errorf("note the VMM's process: %w", err)
+	}
+	b, err := json.Marshal(inmate{pid, start, boot})
 	if err != nil {
 		return err
 	}
@@ -215,7 +225,7 @@ func sweepJails(ctx context.Context, base string) error {
 	return errors.Join(errs...)
 }
 
-// endInmate ends the process that a file is about, if it is still that one: a number that was given again has another start time or user.
+// endInmate ends the process that a file is about, if it is still that one: a number that was given again has another start time.
 func endInmate(ctx context.Context, path string) error {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) { // it was not started
@@ -227,6 +237,9 @@ func endInmate(ctx context.Context, path string) error {
 	var i inmate
 	if err := json.Unmarshal(b, &i); err != nil || i.PID <= 1 {
 		return nil // half a file: of a silk that was killed when it wrote it, whose VMM had nothing to run
+	}
+	if boot, err := bootID(); err != nil || boot != i.Boot {
+		return err // of a boot before this one nothing runs
 	}
 	fd, err := unix.PidfdOpen(i.PID, 0) // from here on the number is not given again
 	if errors.Is(err, unix.ESRCH) {

@@ -123,25 +123,27 @@ func TestJailListen(t *testing.T) {
 func TestSweepJails(t *testing.T) {
 	base := t.TempDir()
 	lives := testJail(t, base)
-	left, reused, empty := testJail(t, base), testJail(t, base), testJail(t, base)
+	left, reused, earlier, empty := testJail(t, base), testJail(t, base), testJail(t, base), testJail(t, base)
 	inmate, other := sleeper(t), sleeper(t)
-	if err := errors.Join(left.note(inmate.Process.Pid), reused.note(other.Process.Pid)); err != nil {
+	if err := errors.Join(left.note(inmate.Process.Pid), reused.note(other.Process.Pid), earlier.note(other.Process.Pid)); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(reused.dir, inmateFile)
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
+	for j, replace := range map[*jail][2]string{reused: {`"start":`, `"start":1`}, earlier: {`"boot":"`, `"boot":"another-`}} {
+		path := filepath.Join(j.dir, inmateFile)
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(strings.Replace(string(b), replace[0], replace[1], 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := os.WriteFile(path, []byte(strings.Replace(string(b), `"start":`, `"start":1`, 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, j := range []*jail{left, reused, empty} {
+	for _, j := range []*jail{left, reused, earlier, empty} {
 		if err := errors.Join(j.root.Close(), j.lock.Leave()); err != nil { // as the death of silk does
 			t.Fatal(err)
 		}
 	}
-	if dirs, err := leftJails(base); err != nil || len(dirs) != 3 {
+	if dirs, err := leftJails(base); err != nil || len(dirs) != 4 {
 		t.Errorf("left are %q, %v", dirs, err)
 	}
 	ended := make(chan error, 1)
@@ -153,7 +155,7 @@ func TestSweepJails(t *testing.T) {
 		t.Errorf("the inmate of a jail that was left ended with %v", err)
 	}
 	if err := other.Process.Signal(syscall.Signal(0)); err != nil {
-		t.Errorf("a process with another start time: %v", err)
+		t.Errorf("a process with another start time, or of another boot: %v", err)
 	}
 	for name, want := range map[string]int{"firecracker": 1, jailLocks: 1} {
 		if entries, err := os.ReadDir(filepath.Join(base, name)); err != nil || len(entries) != want || entries[0].Name() != lives.id {
