@@ -154,8 +154,11 @@ func TestSweepJails(t *testing.T) {
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), "killed") {
 		t.Errorf("the inmate of a jail that was left ended with %v", err)
 	}
-	if err := other.Process.Signal(syscall.Signal(0)); err != nil {
-		t.Errorf("a process with another start time, or of another boot: %v", err)
+	if err := other.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Wait(); err == nil || !strings.Contains(err.Error(), "terminated") { // of two signals the first one ends it
+		t.Errorf("a process with another start time, or of another boot, ended with %v", err)
 	}
 	for name, want := range map[string]int{"firecracker": 1, jailLocks: 1} {
 		if entries, err := os.ReadDir(filepath.Join(base, name)); err != nil || len(entries) != want || entries[0].Name() != lives.id {
