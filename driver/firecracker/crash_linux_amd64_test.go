@@ -31,7 +31,7 @@ func TestKilled(t *testing.T) {
 	for i := range trials() {
 		delay := moment(i)
 		pid := killChild(t, delay)
-		for deadline := time.Now().Add(10 * time.Second); alive(pid); {
+		for deadline := time.Now().Add(10 * time.Second); testenv.Alive(pid); {
 			if time.Now().After(deadline) {
 				t.Fatalf("killed after %v: the VMM, process %d, lives on", delay, pid)
 			}
@@ -171,11 +171,6 @@ func killChild(t *testing.T, delay time.Duration) (pid int) {
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 	return pid
-}
-
-func alive(pid int) bool {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	return err == nil && !strings.Contains(string(b), ") Z ") && syscall.Kill(pid, 0) == nil
 }
 
 // child has a machine until it is killed.

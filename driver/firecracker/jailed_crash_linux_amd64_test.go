@@ -34,7 +34,7 @@ func TestJailedKilled(t *testing.T) {
 			delay = 0
 		}
 		pid := killJailedChild(t, delay)
-		for alive(pid) {
+		for testenv.Alive(pid) {
 			select {
 			case <-t.Context().Done():
 				t.Fatalf("killed after %v: the VMM, process %d, lives on", delay, pid)

@@ -25,8 +25,18 @@ func spec(root *os.File, args ...string) driver.Spec {
 	return driver.Spec{
 		ID: "test", Image: root, Trees: []string{"/usr", "/bin", "/lib", "/lib64", "/etc"}, Args: args, Env: []string{"PATH=/usr/bin:/bin", "HOME=/workspace"}, Dir: "/workspace", Hostname: "silk",
 		Network: driver.NetworkDeny, MemoryBytes: 256 << 20, WorkspaceBytes: 64 << 20, TmpBytes: 16 << 20, ShmBytes: 16 << 20, Processes: 64, CPUs: 1,
+		Stdout: null, Stderr: null,
 	}
 }
+
+// null is where output goes that no test looks at. It stays open.
+var null = func() *os.File {
+	f, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		panic(err)
+	}
+	return f
+}()
 
 // output runs a spec to its end and returns what it printed.
 func output(t *testing.T, d driver.Driver, s driver.Spec) (string, driver.Exit) {

@@ -162,7 +162,10 @@ func TestTighten(t *testing.T) {
 	if kills, err := n.OOMKills(); err != nil || kills != 0 {
 		t.Errorf("%d kills, %v", kills, err)
 	}
-	if err := cmd.Process.Signal(syscall.Signal(0)); err != nil {
-		t.Errorf("the process has ended: %v", err)
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "terminated") { // of two signals the first one ends it
+		t.Errorf("the process ended with %v", err)
 	}
 }
