@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/driver/confine"
 	"github.com/silk-sandbox/silk/driver/docker/launch"
@@ -67,24 +65,11 @@ func (d *Driver) launcher() (*os.File, error) {
 	if d.program != nil {
 		return d.program, nil
 	}
-	f, err := memoryFile("silk-reaper", launch.Program)
+	f, err := launch.File()
 	if err == nil {
 		d.program = f
 	}
 	return f, err
-}
-
-// memoryFile is a file without a name. The caller closes it.
-func memoryFile(name string, content []byte) (*os.File, error) {
-	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("make a file in memory: %w", err)
-	}
-	f := os.NewFile(uintptr(fd), name)
-	if _, err := f.Write(content); err != nil {
-		return nil, errors.Join(fmt.Errorf("write a file in memory: %w", err), f.Close())
-	}
-	return f, nil
 }
 
 // Close releases what the driver holds. Sandboxes go on.

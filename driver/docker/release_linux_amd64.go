@@ -1,10 +1,12 @@
 package docker
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 
@@ -87,12 +89,15 @@ type release struct {
 
 // Write implements io.Writer.
 func (r release) Write(b []byte) (int, error) {
-	plan, err := memoryFile("silk-plan", r.plan)
+	plan, err := unix.MemfdCreate("silk-plan", unix.MFD_CLOEXEC)
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("make a file of the plan: %w", err)
 	}
-	defer plan.Close()
-	fds := []int{int(plan.Fd())}
+	defer unix.Close(plan)
+	if n, err := unix.Write(plan, r.plan); n != len(r.plan) {
+		return 0, fmt.Errorf("write the plan: %w", cmp.Or(err, io.ErrShortWrite))
+	}
+	fds := []int{plan}
 	for _, f := range r.streams {
 		fds = append(fds, int(f.Fd())) // makes the file blocking, as a program expects it
 	}

@@ -219,15 +219,11 @@ func (f *jailed) groupOf(s *sandbox, m machine) (group *cgroup.Group, version in
 
 // startReaper starts the process that ends the VMM if silk dies.
 func startReaper() (*launch.Reaper, error) {
-	fd, err := unix.MemfdCreate("silk-reaper", unix.MFD_CLOEXEC)
+	program, err := launch.File()
 	if err != nil {
-		return nil, fmt.Errorf("start reaper: %w", err)
+		return nil, err
 	}
-	program := os.NewFile(uintptr(fd), "silk-reaper")
 	defer program.Close()
-	if _, err := program.Write(launch.Program); err != nil {
-		return nil, fmt.Errorf("start reaper: %w", err)
-	}
 	return launch.StartReaper(program, "", "")
 }
 

@@ -16,7 +16,20 @@ type Reaper struct {
 	proc *os.Process
 }
 
-// StartReaper starts one. program is [Program] as a file to execute, which stays the caller's. If silk dies, request is sent to the
+// File is [Program] as a file to execute, which has no name. The caller closes it.
+func File() (*os.File, error) {
+	fd, err := unix.MemfdCreate("silk-reaper", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("make a file of the launcher: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "silk-reaper")
+	if _, err := f.Write(Program); err != nil {
+		return nil, errors.Join(fmt.Errorf("make a file of the launcher: %w", err), f.Close())
+	}
+	return f, nil
+}
+
+// StartReaper starts one. program is a [File], which stays the caller's. If silk dies, request is sent to the
 // Unix socket of that path; both may be empty. The caller dismisses it.
 func StartReaper(program *os.File, socket, request string) (*Reaper, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
