@@ -119,6 +119,16 @@ func (d *disk) names() string {
 	return strings.Join(names, " ")
 }
 
+// await waits until the trail has an event.
+func (d *disk) await(name string) {
+	d.Helper()
+	for deadline := time.Now().Add(defaultMost); !strings.Contains(d.names(), name); <-time.After(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			d.Fatalf("the trail has no %s: %s", name, d.names())
+		}
+	}
+}
+
 // A run that cannot be audited is refused before its first instruction.
 func TestFullDiskRefusesRuns(t *testing.T) {
 	for _, before := range []string{"a disk that was never used", "a disk with a trail"} {
@@ -176,7 +186,8 @@ func TestDiskThatFillsDuringARun(t *testing.T) {
 				t.Errorf("it says %q", out.Message)
 			}
 			d.empty()
-			if out, err := d.use(run.IO{}); err != nil || out.Kind != run.OK {
+			recovered := run.IO{OnStart: func(run.Started) { d.await("host_recovered") }} // an engine that is closed before leaves it to the next one
+			if out, err := d.use(recovered); err != nil || out.Kind != run.OK {
 				t.Errorf("with room again: %+v, %v", out, err)
 			}
 			got := d.names()
