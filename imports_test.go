@@ -40,12 +40,13 @@ var mayImport = map[string]string{
 	"driver/gvisor/sentry":    "driver driver/rules driver/gvisor/wire watch", // watch: the records that the guard writes
 	"run":                     "alert audit driver driver/rules egress image policy profile record store watch workspace",
 	"handoff":                 "api record run store",                                                          // the ends of runs, in the form that receivers and clients get them, into the store
-	"serve":                   "api approval auth broker egress handoff policy profile queue record run store", // the way of a run of somebody else, from request to exit frame
+	"retention":               "audit image record store",                                                                // what may go is a matter of all of these
+	"serve":                   "api approval auth broker egress handoff policy profile queue record retention run store", // the way of a run of somebody else, from request to exit frame
 	"skill":                   "audit store",                                                                   // a registration is a row and an event, in one transaction
 	"note":                    "profile",                                                                       // the languages of fences, and what limits may look like
 	"httpapi":                 "api approval audit auth broker handoff note queue serve skill store",           // a door: it translates, and turns the errors of these into answers
 	"mcp":                     "api auth client policy profile",                                                // a door, whose engine is a server's
-	"mcp/local":               "api auth handoff mcp policy record run serve store",                            // or this host's, by the translation that the service has
+	"mcp/local":               "api auth handoff mcp policy record retention run serve store",                            // or this host's, by the translation that the service has
 	"telemetry":               "run serve",                                                                     // the lives of runs, told to others
 	"serve/servetest":         "*",                                                                             // wiring, as in cmd/silk, for tests
 	"watch/bpf":               "watch",

@@ -56,6 +56,13 @@ const (
 	Removed           Name = "audit_removed"      // intentId "system", firstSeq, lastSeq, lastHash, retentionMs: see Policy
 )
 
+// What becomes of records: package retention.
+const (
+	RecordHeld     Name = "record_held"       // intentId, reason, by
+	RecordReleased Name = "record_released"   // intentId, by
+	RunsRemoved    Name = "retention_removed" // intentId "system", what (record, output, artifacts), runs, bytes, reason
+)
+
 // SkillRegistrationFailed has intentId "system", skillName ("" if the manifest has none), reason.
 const SkillRegistrationFailed Name = "skill_registration_failed"
 

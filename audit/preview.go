@@ -20,8 +20,12 @@ func Preview(ctx context.Context, db *store.DB, p Policy) (move bool, remove []s
 			return err
 		}
 		all, err := segments(ctx, tx)
+		if err != nil {
+			return err
+		}
 		move = s.last > 0 && p.full(s)
-		for _, seg := range p.expired(all) {
+		old, err := p.expired(ctx, tx, all)
+		for _, seg := range old {
 			remove = append(remove, segmentName(seg.First, seg.Last))
 		}
 		return err

@@ -14,22 +14,26 @@ import (
 	"github.com/silk-sandbox/silk/internal/atomicfile"
 )
 
-// expired are the oldest segments that retention does not keep.
-func (p Policy) expired(all []segment) (old []segment) {
+// expired are the oldest segments that neither retention keeps nor a hold.
+func (p Policy) expired(ctx context.Context, tx *sql.Tx, all []segment) (old []segment, err error) {
 	if p.Retention <= 0 {
-		return nil
+		return nil, nil
+	}
+	held, err := heldFrom(ctx, tx)
+	if err != nil {
+		return nil, err
 	}
 	limit := time.Now().Add(-p.Retention).UnixMilli()
 	for _, s := range all {
 		switch {
 		case s.State != sealed:
-		case s.Newest > limit:
-			return old
+		case s.Newest > limit, held > 0 && s.Last >= held:
+			return old, nil
 		default:
 			old = append(old, s)
 		}
 	}
-	return old
+	return old, nil
 }
 
 // retain removes the segments that are older than the policy keeps. An event that says so comes first: files that are
@@ -37,10 +41,12 @@ func (p Policy) expired(all []segment) (old []segment) {
 func (r *rotation) retain(ctx context.Context) (names []string, err error) {
 	var all, old []segment
 	err = r.db.View(ctx, func(tx *sql.Tx) (err error) {
-		all, err = segments(ctx, tx)
+		if all, err = segments(ctx, tx); err == nil {
+			old, err = r.policy.expired(ctx, tx, all)
+		}
 		return err
 	})
-	if old = r.policy.expired(all); err != nil || len(old) == 0 {
+	if err != nil || len(old) == 0 {
 		return nil, err
 	}
 	last := old[len(old)-1]
@@ -51,6 +57,14 @@ func (r *rotation) retain(ctx context.Context) (names []string, err error) {
 		return nil, err
 	}
 	err = r.db.Update(ctx, func(tx *sql.Tx) error {
+		held, err := heldFrom(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if held > 0 && held <= last.Last { // since the look above; the next rotation knows
+			old = nil
+			return nil
+		}
 		if err := Append(ctx, tx, &e); err != nil {
 			return err
 		}
@@ -62,7 +76,7 @@ func (r *rotation) retain(ctx context.Context) (names []string, err error) {
 		all, err = segments(ctx, tx)
 		return err
 	})
-	if err == nil {
+	if err == nil && len(old) > 0 {
 		err = r.db.Sync() // before the first file goes
 	}
 	if err != nil {

@@ -163,7 +163,11 @@ func (p Policy) due(ctx context.Context, db *store.DB) (due bool, err error) {
 			return nil
 		}
 		all, err := segments(ctx, tx)
-		due = slices.ContainsFunc(all, func(s segment) bool { return s.State == removing }) || len(p.expired(all)) > 0
+		if err != nil {
+			return err
+		}
+		old, err := p.expired(ctx, tx, all)
+		due = slices.ContainsFunc(all, func(s segment) bool { return s.State == removing }) || len(old) > 0
 		return err
 	})
 	return due, err

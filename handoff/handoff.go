@@ -260,14 +260,14 @@ func addDelivery(ctx context.Context, tx *sql.Tx, id, sink string, now time.Time
 // cleanAtOnce bounds what the end of one run removes of others.
 const cleanAtOnce = 20
 
-// clean removes hand-offs that are old and need nobody any more. Each run that is passed on does so, and makes fewer than it removes.
+// clean removes hand-offs that are old and need nobody any more, but for those of runs under hold. Each run that is passed on does so, and makes fewer than it removes.
 func (o *Outbox) clean(ctx context.Context, tx *sql.Tx, now time.Time) error {
 	before := ulid.ULID{}
 	if err := before.SetTime(ulid.Timestamp(now.Add(-o.cfg.Keep))); err != nil {
 		return err
 	}
 	_, err := tx.ExecContext(ctx, `DELETE FROM handoffs WHERE id IN
-		(SELECT id FROM handoffs WHERE id < ? AND state IN ('open', 'delivered', 'acked') ORDER BY id LIMIT ?)`, before.String(), cleanAtOnce)
+		(SELECT id FROM handoffs WHERE id < ? AND state IN ('open', 'delivered', 'acked') AND run NOT IN (SELECT run FROM holds) ORDER BY id LIMIT ?)`, before.String(), cleanAtOnce)
 	if err != nil {
 		return fmt.Errorf("remove old hand-offs: %w", err)
 	}

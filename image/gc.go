@@ -12,7 +12,8 @@ import (
 )
 
 // Remove takes away a tag and, if it was the last one, its image; or, given a digest, an image with all its tags.
-// Sandboxes that use it keep their open file. What is in the system store cannot be removed: ErrReadOnly.
+// Sandboxes that use it keep their open file. What is in the system store cannot be removed: ErrReadOnly. Nor can what is held: a
+// [*HeldError].
 func (s *Store) Remove(ref string) error {
 	unlock, err := s.lock(exclusive)
 	if err != nil {
@@ -44,20 +45,27 @@ func (s *Store) removeLocked(ref string) error {
 	if d.IsZero() { // the tag is damaged
 		return os.Remove(s.home.tag(ref))
 	}
-	left := false
+	gone := []string{}
 	for tag, of := range tags {
-		switch {
-		case of != d:
-		case isTag && tag != ref:
-			left = true
-		default:
-			if err := os.Remove(s.home.tag(tag)); err != nil {
-				return err
-			}
+		if of == d {
+			gone = append(gone, tag)
 		}
 	}
-	if left {
-		return nil
+	if isTag && len(gone) > 1 { // the image has other names
+		return os.Remove(s.home.tag(ref))
+	}
+	return s.removeImage(d, gone)
+}
+
+// removeImage needs the exclusive lock. Tags go first, so that none points to nothing.
+func (s *Store) removeImage(d Digest, tags []string) error {
+	if err := s.checkHeld(d); err != nil {
+		return err
+	}
+	for _, tag := range tags {
+		if err := os.Remove(s.home.tag(tag)); err != nil {
+			return err
+		}
 	}
 	return s.removeBlob(d)
 }
@@ -74,44 +82,76 @@ func (s *Store) removeBlob(d Digest) error {
 
 // GCResult says what [Store.GC] removed, or would remove.
 type GCResult struct {
-	Images    []Image // without a tag
+	Images    []Image // as they were chosen, with their tags
 	Leftovers int     // files of writers that died
 	Bytes     int64   // freed together
 }
 
-// GC removes from the home store the images without a tag, and what writers that died left. With dryRun it only says
-// what it would remove. Images being stored at the same time are safe.
-func (s *Store) GC(dryRun bool) (GCResult, error) {
+// Choose says which of the images of the home store go, given with their tags. It is called once, while nobody can store, hold or
+// remove an image.
+type Choose func(images []Image) (remove []Digest, err error)
+
+// Untagged chooses the images without a tag.
+func Untagged(images []Image) (remove []Digest, _ error) {
+	for _, img := range images {
+		if len(img.Tags) == 0 {
+			remove = append(remove, img.Digest)
+		}
+	}
+	return remove, nil
+}
+
+// GC removes from the home store the images that are chosen, and what writers that died left. With dryRun it only says
+// what it would remove. Images being stored at the same time are safe; those that are held, or that a sandbox uses, stay whoever chooses them.
+func (s *Store) GC(dryRun bool, choose Choose) (GCResult, error) {
 	unlock, err := s.lock(exclusive)
 	if err != nil {
 		return GCResult{}, fmt.Errorf("collect garbage: %w", err)
 	}
 	defer unlock()
 	result := GCResult{}
-	if err := errors.Join(s.gcImages(&result, dryRun), s.gcLeftovers(&result, dryRun)); err != nil {
+	if err := errors.Join(s.gcImages(&result, dryRun, choose), s.gcLeftovers(&result, dryRun)); err != nil {
 		return result, fmt.Errorf("collect garbage: %w", err)
 	}
 	return result, nil
 }
 
-func (s *Store) gcImages(result *GCResult, dryRun bool) error {
+func (s *Store) gcImages(result *GCResult, dryRun bool, choose Choose) error {
 	tags, err := tagsOf(s.home)
 	if err != nil {
 		return err
 	}
-	tagged := map[Digest]bool{}
 	for tag, d := range tags {
 		if d.IsZero() {
 			return fmt.Errorf("tag %s: %w: remove it first, since nobody knows which image it keeps", tag, ErrCorrupt)
 		}
-		tagged[d] = true
 	}
 	images, err := s.blobs()
 	if err != nil {
 		return err
 	}
+	images = slices.DeleteFunc(images, func(img Image) bool { return img.System })
+	for i := range images {
+		for tag, d := range tags {
+			if d == images[i].Digest {
+				images[i].Tags = append(images[i].Tags, tag)
+			}
+		}
+		slices.Sort(images[i].Tags)
+	}
+	remove, err := choose(images)
+	if err != nil {
+		return err
+	}
 	for _, img := range images {
-		if img.System || tagged[img.Digest] {
+		if !slices.Contains(remove, img.Digest) || s.checkHeld(img.Digest) != nil {
+			continue
+		}
+		used, err := s.used(img)
+		if err != nil {
+			return err
+		}
+		if used {
 			continue
 		}
 		result.Images = append(result.Images, img)
@@ -119,11 +159,27 @@ func (s *Store) gcImages(result *GCResult, dryRun bool) error {
 		if dryRun {
 			continue
 		}
-		if err := s.removeBlob(img.Digest); err != nil {
+		if err := s.removeImage(img.Digest, img.Tags); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// used says whether a sandbox has an image open: see openBlob.
+func (s *Store) used(img Image) (bool, error) {
+	file, err := os.Open(s.home.blob(img.Digest))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer file.Close() // nothing was written
+	if err := flock(file, try); errors.Is(err, errBusy) {
+		return true, nil
+	}
+	return false, nil // it is free, or the file system has no locks
 }
 
 // leftoverAge is how old a temporary file without a lock of its own must be to count as left behind. Such files are

@@ -72,14 +72,14 @@ func TestGC(t *testing.T) {
 		}
 	}
 	before := filesIn(t, home)
-	dry, err := store.GC(true)
+	dry, err := store.GC(true, Untagged)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(before, filesIn(t, home)); diff != "" {
 		t.Errorf("a dry run changed:\n%s", diff)
 	}
-	wet, err := store.GC(false)
+	wet, err := store.GC(false, Untagged)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestGC(t *testing.T) {
 	if err := alive.discard(); err != nil {
 		t.Error(err)
 	}
-	if again, err := store.GC(false); err != nil || len(again.Images) > 0 || again.Leftovers > 0 {
+	if again, err := store.GC(false, Untagged); err != nil || len(again.Images) > 0 || again.Leftovers > 0 {
 		t.Errorf("%+v, %v", again, err)
 	}
 }
@@ -114,13 +114,13 @@ func TestADamagedTagHarmsNoOther(t *testing.T) {
 	if list, err := store.List(); err != nil || len(list) != 1 || !slices.Equal(list[0].Tags, []string{"good"}) {
 		t.Errorf("List: %+v, %v", list, err)
 	}
-	if _, err := store.GC(false); !errors.Is(err, ErrCorrupt) {
+	if _, err := store.GC(false, Untagged); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("GC: %v", err)
 	}
 	if err := store.Remove("bad"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.GC(false); err != nil {
+	if _, err := store.GC(false, Untagged); err != nil {
 		t.Errorf("GC: %v", err)
 	}
 	if got, err := store.Resolve("good"); err != nil || got.Digest != img.Digest {
@@ -157,7 +157,7 @@ func TestConcurrentPutsAndGC(t *testing.T) {
 				return
 			default:
 			}
-			if _, err := store.GC(false); err != nil {
+			if _, err := store.GC(false, Untagged); err != nil {
 				t.Error(err)
 			}
 		}

@@ -194,7 +194,7 @@ func (s *Store) prepare() error {
 		return ErrReadOnly
 	}
 	err := os.MkdirAll(filepath.Dir(string(s.home)), 0o755)
-	for _, name := range []string{"", "blobs", "meta", "tags", "tmp", "checked"} {
+	for _, name := range []string{"", "blobs", "meta", "tags", "tmp", "held", "checked"} {
 		if err == nil {
 			err = makeReadable(s.home.dir(name))
 		}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/silk-sandbox/silk/internal/atomicfile"
 )
@@ -78,10 +79,22 @@ func openBlob(img Image) (_ *os.File, _ fs.FileInfo, err error) {
 		return nil, nil, err
 	}
 	info, err := wholeBlob(file, before)
+	if err == nil {
+		err = use(file, path)
+	}
 	if err != nil {
 		return nil, nil, errors.Join(err, file.Close())
 	}
 	return file, info, nil
+}
+
+// use locks a blob for as long as anybody has this descriptor of it, a sandbox included, so that GC leaves it: [Store.GC].
+func use(file *os.File, path string) error {
+	_ = flock(file, shared) // else its file system has no locks, or GC is removing it
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return &notFoundError{filepath.Base(path)}
+	}
+	return nil
 }
 
 func wholeBlob(file *os.File, before fs.FileInfo) (fs.FileInfo, error) {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Config says where images are kept. At least one of the directories must be given.
@@ -28,6 +29,7 @@ type Config struct {
 //	meta/HEX.json           its description, see Meta
 //	tags/TAG                the digest that a tag points to
 //	tmp/                    blobs being written, each locked by its writer
+//	held/HEX.NAME           home only: the image is held under this name, see Hold
 //	checked/HEX             home only: this image of the system store had the right digest, see OpenRoot
 //	lock                    held shared while something is added, exclusively while something is removed
 type Store struct {
@@ -49,9 +51,10 @@ func (p place) dir(name string) string  { return filepath.Join(string(p), name) 
 // Image is one stored image, found but not read: making one costs no more than a stat.
 type Image struct {
 	Digest    Digest
-	Tags      []string // sorted; only [Store.List] fills it
+	Tags      []string // sorted; only [Store.List] and [Store.GC] fill it
 	SizeBytes int64
-	System    bool // in a system store, so it cannot be removed
+	Stored    time.Time // when its file was written last; only [Store.List] and [Store.GC] fill it
+	System    bool      // in a system store, so it cannot be removed
 
 	place place
 }
@@ -207,7 +210,7 @@ func (s *Store) blobs() ([]Image, error) {
 				return nil, fmt.Errorf("list images: %w", err)
 			}
 			seen[d] = true
-			images = append(images, Image{Digest: d, SizeBytes: info.Size(), System: p != s.home, place: p})
+			images = append(images, Image{Digest: d, SizeBytes: info.Size(), Stored: info.ModTime(), System: p != s.home, place: p})
 		}
 	}
 	return images, nil

@@ -222,7 +222,7 @@ func TestSystemStore(t *testing.T) {
 	if got, err := store.Resolve("mine"); err != nil || !got.System {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if result, err := store.GC(false); err != nil || len(result.Images) > 0 {
+	if result, err := store.GC(false, Untagged); err != nil || len(result.Images) > 0 {
 		t.Errorf("%+v, %v", result, err)
 	}
 

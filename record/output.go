@@ -14,6 +14,9 @@ import (
 	"github.com/silk-sandbox/silk/store"
 )
 
+// ErrRemoved is returned by [Output] for output that retention has removed.
+var ErrRemoved = errors.New("it was removed, as the owner's retention wants")
+
 // InlineBytes is the largest output that lives in the database; what is larger is a file. A row of this size costs
 // 0.2 ms, a directory and a file cost more; a row ten times as large is written twice, to the log and to the file.
 const InlineBytes = 64 << 10
@@ -58,12 +61,15 @@ func Output(ctx context.Context, db *store.DB, home, run, channel string) (io.Re
 	if !errors.Is(err, sql.ErrNoRows) {
 		return nil, fmt.Errorf("read %s of run %s: %w", channel, run, err)
 	}
-	var n int
-	if err := db.QueryRowContext(ctx, "SELECT count(*) FROM runs WHERE id = ?", run).Scan(&n); err != nil {
-		return nil, fmt.Errorf("read %s of run %s: %w", channel, run, err)
-	}
-	if n == 0 { // also keeps anything but an id out of the path below
+	var gone sql.NullInt64
+	err = db.QueryRowContext(ctx, "SELECT output_gone FROM runs WHERE id = ?", run).Scan(&gone)
+	switch {
+	case errors.Is(err, sql.ErrNoRows): // also keeps anything but an id out of the path below
 		return nil, fmt.Errorf("run %q: %w", run, ErrNotFound)
+	case err != nil:
+		return nil, fmt.Errorf("read %s of run %s: %w", channel, run, err)
+	case gone.Valid:
+		return nil, fmt.Errorf("read %s of run %s: %w", channel, run, ErrRemoved)
 	}
 	f, err := os.Open(OutputFile(home, run, channel))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -1,41 +1,34 @@
 package serve
 
 import (
-	"os"
-	"path/filepath"
-	"slices"
+	"context"
+	"errors"
+	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
-
-	"github.com/oklog/ulid/v2"
 )
 
+// What is old is looked for at once and then every hour, also after it could not be removed.
 func TestClean(t *testing.T) {
-	s := &Server{cfg: Config{Home: t.TempDir(), KeepArtifacts: 24 * time.Hour}}
-	if err := s.clean(time.Now()); err != nil {
-		t.Errorf("where nothing was kept: %v", err)
-	}
-	now := time.Now()
-	id := func(age time.Duration) string { return ulid.MustNew(ulid.Timestamp(now.Add(-age)), nil).String() }
-	old, young := id(25*time.Hour), id(23*time.Hour)
-	for _, name := range []string{old, young, "notes"} {
-		if err := os.MkdirAll(filepath.Join(s.artifacts(name), "dir"), 0o700); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		began := time.Now()
+		var at []time.Duration
+		s := &Server{cfg: Config{Logger: slog.New(slog.DiscardHandler), Keep: func(context.Context) error {
+			if at = append(at, time.Since(began)); len(at) == 3 {
+				stop()
+			}
+			return errors.New("no")
+		}}}
+		if err := s.Clean(ctx); err != nil {
+			t.Error(err)
 		}
-	}
-	if err := s.clean(now); err != nil {
-		t.Fatal(err)
-	}
-	left, err := os.ReadDir(s.artifacts(""))
-	var names []string
-	for _, e := range left {
-		names = append(names, e.Name())
-	}
-	if want := []string{young, "notes"}; err != nil || !slices.Equal(names, want) {
-		t.Errorf("%v are left, %v; want %v", names, err, want)
-	}
-	s.dropEmpty(young)
-	if _, err := os.Stat(s.artifacts(young)); err != nil {
-		t.Errorf("artifacts that are there: %v", err)
+		if len(at) != 3 || at[0] != 0 || at[1] != time.Hour || at[2] != 2*time.Hour {
+			t.Errorf("asked after %v", at)
+		}
+	})
+	if err := (&Server{}).Clean(t.Context()); err != nil {
+		t.Errorf("without anything to do: %v", err)
 	}
 }

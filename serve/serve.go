@@ -54,8 +54,8 @@ type Config struct {
 	// ApprovalFor is how long a run waits for the owner before it is denied. 0: one hour.
 	ApprovalFor time.Duration
 
-	// KeepArtifacts is how long artifacts can be had. 0: 30 days.
-	KeepArtifacts time.Duration
+	// Keep removes what is old: retention.Keeper. nil: nothing does.
+	Keep func(context.Context) error
 
 	// SpoolBytes is how much of each channel is kept on disk while a run runs, for viewers that are slower. 0: 64 MiB.
 	SpoolBytes int64
@@ -102,9 +102,6 @@ func New(cfg Config) (*Server, error) {
 	}
 	if cfg.ApprovalFor == 0 {
 		cfg.ApprovalFor = time.Hour
-	}
-	if cfg.KeepArtifacts == 0 {
-		cfg.KeepArtifacts = defaultKeep
 	}
 	if cfg.SpoolBytes == 0 {
 		cfg.SpoolBytes = defaultSpool

@@ -126,17 +126,21 @@ func (s *Server) Stream(ctx context.Context, id auth.Identity, runID string, cur
 
 // Output opens what is kept of one channel of a run that has ended. The caller closes it.
 func (s *Server) Output(ctx context.Context, id auth.Identity, runID, channel string) (io.ReadCloser, error) {
-	r, err := s.Run(ctx, id, runID)
+	look, err := s.Run(ctx, id, runID)
 	if err != nil {
 		return nil, err
 	}
-	if r.State != api.StateEnded {
+	if look.State != api.StateEnded {
 		return nil, fmt.Errorf("%w: it has not ended; its stream has the output so far", ErrState)
 	}
 	if err := s.outputHere(ctx, runID, channel); err != nil {
 		return nil, err
 	}
-	return record.Output(ctx, s.cfg.DB, s.cfg.Home, runID, channel)
+	r, err := record.Output(ctx, s.cfg.DB, s.cfg.Home, runID, channel)
+	if errors.Is(err, record.ErrRemoved) {
+		err = fmt.Errorf("%w: %w", err, ErrNotFound)
+	}
+	return r, err
 }
 
 // outputHere says where the output of a channel is, if that is a file of another server.

@@ -12,6 +12,7 @@ import (
 	"github.com/silk-sandbox/silk/internal/strictyaml"
 	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/profile"
+	"github.com/silk-sandbox/silk/retention"
 )
 
 // config is what the configuration file says. Every key may be left out.
@@ -25,6 +26,7 @@ type config struct {
 	npmRegistry string
 	alerts      alertConfig
 	audit       audit.Policy
+	retention   retention.Policy
 	watch       bool // the host's kernel watches besides
 	mustWatch   bool // and without it nothing runs
 	serve       serveConfig
@@ -81,6 +83,7 @@ func parseConfig(file string, data []byte) (config, error) {
 		"serve":         func(n strictyaml.Node) { c.serve = readServe(d, n) },
 		"handoffs":      func(n strictyaml.Node) { c.handoffs = readHandoffs(d, n) },
 		"audit":         func(n strictyaml.Node) { c.audit = readAudit(d, n) },
+		"retention":     func(n strictyaml.Node) { c.retention = readRetention(d, n) },
 		"notes":         func(n strictyaml.Node) { c.notes = readNotes(d, n) },
 		"skills":        func(n strictyaml.Node) { c.skills = readSkills(d, n) },
 		"docker":        func(n strictyaml.Node) { c.docker = readDocker(d, n) },

@@ -29,12 +29,11 @@ type serveConfig struct {
 	memoryBytes               int64
 	cpus                      float64
 
-	approvalFor   time.Duration
-	keepArtifacts time.Duration
-	grace         time.Duration
-	followIdle    time.Duration // how long a program waits for who follows it and takes nothing; 0: the default
-	followAway    time.Duration // and is not connected
-	ownLocal      bool
+	approvalFor time.Duration
+	grace       time.Duration
+	followIdle  time.Duration // how long a program waits for who follows it and takes nothing; 0: the default
+	followAway  time.Duration // and is not connected
+	ownLocal    bool
 
 	database     secret.Secret // address of the PostgreSQL database that servers share; empty: the state directory has one of its own
 	databaseFile string        // that has the address
@@ -86,15 +85,17 @@ func readServe(d *strictyaml.Decoder, n strictyaml.Node) serveConfig {
 			}
 			c.cpus = f
 		},
-		"approval_for":   func(v strictyaml.Node) { c.approvalFor = readDuration(d, v, "serve: approval_for") },
-		"keep_artifacts": func(v strictyaml.Node) { c.keepArtifacts = readDuration(d, v, "serve: keep_artifacts") },
-		"grace":          func(v strictyaml.Node) { c.grace = readDuration(d, v, "serve: grace") },
-		"follow_idle":    func(v strictyaml.Node) { c.followIdle = readDuration(d, v, "serve: follow_idle") },
-		"follow_away":    func(v strictyaml.Node) { c.followAway = readDuration(d, v, "serve: follow_away") },
-		"own_local":      func(v strictyaml.Node) { c.ownLocal = readBool(d, v, "serve: own_local") },
-		"database":       func(v strictyaml.Node) { c.database = secret.New(d.Text(v, "serve: database")) },
-		"database_file":  func(v strictyaml.Node) { c.databaseFile = absolute(d, v, "serve: database_file") },
-		"otlp":           func(v strictyaml.Node) { c.traces = readTraces(d, v) },
+		"approval_for": func(v strictyaml.Node) { c.approvalFor = readDuration(d, v, "serve: approval_for") },
+		"keep_artifacts": func(v strictyaml.Node) {
+			d.Fail(v, "serve: keep_artifacts has another place now: write retention: {artifacts: %s}", d.Text(v, "serve: keep_artifacts"))
+		},
+		"grace":         func(v strictyaml.Node) { c.grace = readDuration(d, v, "serve: grace") },
+		"follow_idle":   func(v strictyaml.Node) { c.followIdle = readDuration(d, v, "serve: follow_idle") },
+		"follow_away":   func(v strictyaml.Node) { c.followAway = readDuration(d, v, "serve: follow_away") },
+		"own_local":     func(v strictyaml.Node) { c.ownLocal = readBool(d, v, "serve: own_local") },
+		"database":      func(v strictyaml.Node) { c.database = secret.New(d.Text(v, "serve: database")) },
+		"database_file": func(v strictyaml.Node) { c.databaseFile = absolute(d, v, "serve: database_file") },
+		"otlp":          func(v strictyaml.Node) { c.traces = readTraces(d, v) },
 		"tls": func(v strictyaml.Node) {
 			c.tls = true
 			d.Fields(v, "serve: tls", map[string]func(strictyaml.Node){

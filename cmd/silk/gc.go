@@ -10,17 +10,19 @@ import (
 	"github.com/silk-sandbox/silk/audit"
 	"github.com/silk-sandbox/silk/oci/rootfs"
 	"github.com/silk-sandbox/silk/record"
+	"github.com/silk-sandbox/silk/retention"
 	"github.com/silk-sandbox/silk/run"
 )
 
 func (a *app) gcCommand() *cobra.Command {
 	var dryRun bool
 	c := &cobra.Command{
-		Use: "gc", Short: "Remove what crashed runs and earlier versions left, and images without a tag", Args: needArgs(0, 0, "no arguments"),
+		Use: "gc", Short: "Remove what crashed runs and earlier versions left, and what is old", Args: needArgs(0, 0, "no arguments"),
 		Long: `Remove what crashed runs, notes and selftests left on this host (control groups, files) and complete their records, remove the sandbox kernels
-of earlier versions of silk and images without a tag. Old audit events move into files, and files older than the owner's
-retention go (see docs/audit.md). Every run begins with the first part of it by itself; complete records and tagged
-images are never touched, nor is anything of a run that lives.`,
+of earlier versions of silk and images without a tag. Every run begins with the first part of it by itself. Then what goes that the
+owner's retention does not keep (retention: in the configuration): copies of artifacts after 30 days, and, if it says so, output, records
+and images that nothing uses, and the oldest artifacts and output beyond a budget. Old audit events move into files, and files older than
+audit: retention: go. Nothing is touched of a run that lives or waits, and nothing that a run under hold names (silk record hold).`,
 		Example: "  silk gc --dry-run",
 		RunE:    func(*cobra.Command, []string) error { return a.gc(dryRun) },
 	}
@@ -35,8 +37,15 @@ type gcAnswer struct {
 	Files   []string `json:"files"`   // of crashed runs
 	Kernels []string `json:"kernels"` // sandbox kernels of earlier versions
 
+	Removals  []retention.Removal `json:"removals"`   // what retention does not keep, with the reasons
+	LeftBytes int64               `json:"left_bytes"` // of what runs have left, after that
+	HeldBytes int64               `json:"held_bytes"` // of that, what holds keep
+	OverBytes int64               `json:"over_bytes"` // beyond the budget
+	Busy      bool                `json:"busy"`       // another silk is removing what is old
+
 	Audit audit.Rotated `json:"audit"` // what became of old audit events; in a dry run only what retention would remove
 	moves bool          // whether, in a dry run, events would move into files
+	kept  retention.Report
 	imageGCAnswer
 }
 
@@ -104,8 +113,13 @@ func (a *app) gc(dryRun bool) error {
 		keep(err)
 		answer.Kernels = append(answer.Kernels, kernels...)
 	}
-	answer.imageGCAnswer, err = collectImages(h.images, dryRun)
-	keep(err)
+	keep(h.keep(a.ctx, func(k retention.Keeper) (err error) {
+		answer.kept, err = k.Keep(a.ctx, dryRun)
+		return err
+	}))
+	answer.Removals = append([]retention.Removal{}, answer.kept.Removals...)
+	answer.LeftBytes, answer.HeldBytes, answer.OverBytes, answer.Busy = answer.kept.LeftBytes, answer.kept.HeldBytes, answer.kept.OverBytes, answer.kept.Busy
+	answer.imageGCAnswer = imagesOf(answer.kept, dryRun)
 	done()
 	if a.json {
 		keep(a.printJSON(answer))
@@ -140,5 +154,6 @@ func (a *app) printGC(answer gcAnswer) error {
 	for _, segment := range answer.Audit.Removed {
 		lines = append(lines, removed+" "+audit.DirName+"/"+segment+", which is older than retention keeps audit events")
 	}
+	lines = append(lines, retentionText(answer.kept, answer.DryRun)...)
 	return a.print("%s", strings.Join(append(lines, answer.String()), "\n"))
 }

@@ -1,9 +1,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/silk-sandbox/silk/image"
+	"github.com/silk-sandbox/silk/retention"
 )
 
 func (a *app) imageRemoveCommand() *cobra.Command {
@@ -19,7 +24,7 @@ func (a *app) imageRemoveCommand() *cobra.Command {
 				if _, err := h.images.Resolve(ref); err != nil {
 					return err
 				}
-				if err := h.images.Remove(ref); err != nil {
+				if err := held(h.images.Remove(ref)); err != nil {
 					return err
 				}
 			}
@@ -32,20 +37,34 @@ func (a *app) imageRemoveCommand() *cobra.Command {
 	return a.jsonFlag(c)
 }
 
+// held says how what is held can be let go.
+func held(err error) error {
+	var h *image.HeldError
+	if errors.As(err, &h) {
+		return fmt.Errorf("%w: silk record release %s lets it go", err, strings.Join(h.Names, " and "))
+	}
+	return err
+}
+
 func (a *app) imageGCCommand() *cobra.Command {
 	var dryRun bool
 	c := &cobra.Command{
-		Use: "gc", Short: "Remove images without a tag, and what broken builds left", Args: needArgs(0, 0, "no arguments"),
+		Use: "gc", Short: "Remove images that nothing keeps, and what broken builds left", Args: needArgs(0, 0, "no arguments"),
 		Example: "  silk image gc --dry-run",
 		RunE: func(*cobra.Command, []string) error {
 			h, err := a.openImages()
 			if err != nil {
 				return err
 			}
-			answer, err := collectImages(h.images, dryRun)
+			var report retention.Report
+			err = h.keep(a.ctx, func(k retention.Keeper) (err error) {
+				report, err = k.KeepImages(a.ctx, dryRun)
+				return err
+			})
 			if err != nil {
 				return err
 			}
+			answer := imagesOf(report, dryRun)
 			if a.json {
 				return a.printJSON(answer)
 			}
@@ -79,11 +98,15 @@ func (g imageGCAnswer) String() string {
 	return fmt.Sprintf("in the image store: %s %d %s and %d %s, %s", verb, len(g.Images), images, g.Leftovers, leftovers, sizeText(g.FreedBytes))
 }
 
-func collectImages(images imageStore, dryRun bool) (imageGCAnswer, error) {
-	result, err := images.GC(dryRun)
-	answer := imageGCAnswer{DryRun: dryRun, Images: []string{}, Leftovers: result.Leftovers, FreedBytes: result.Bytes}
-	for _, img := range result.Images {
-		answer.Images = append(answer.Images, img.Digest.String())
+// imagesOf is what of a report is about images.
+func imagesOf(r retention.Report, dryRun bool) imageGCAnswer {
+	answer := imageGCAnswer{DryRun: dryRun, Images: []string{}, Leftovers: r.Leftovers, FreedBytes: r.Bytes}
+	for _, gone := range r.Removals {
+		if gone.Kind == retention.Image {
+			answer.Images = append(answer.Images, gone.ID)
+		} else {
+			answer.FreedBytes -= gone.Bytes
+		}
 	}
-	return answer, err
+	return answer
 }

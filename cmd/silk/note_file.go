@@ -182,13 +182,22 @@ func (f noteFile) attachments(named, configured string) (string, error) {
 	return defaultAttachments, nil
 }
 
-// putImage writes a picture into the vault, at once and whole. Nothing is written through a link that leads out of the vault.
-func (f noteFile) putImage(at string, data []byte) (err error) {
+// errPictureHeld says that a picture is an artifact of a run under hold.
+var errPictureHeld = errors.New("a picture of a run that is held has its name (silk record holds)")
+
+// putImage writes a picture into the vault, at once and whole. Nothing is written through a link that leads out of the vault. held are
+// the hashes of pictures that stay: one in place of which data should come is an errPictureHeld.
+func (f noteFile) putImage(at string, data []byte, held map[string]bool) (err error) {
 	root, err := os.OpenRoot(f.vault)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
+	if stays, err := pictureHeld(root, at, held); err != nil {
+		return err
+	} else if stays {
+		return errPictureHeld
+	}
 	if err := root.MkdirAll(path.Dir(at), 0o755); err != nil {
 		return fmt.Errorf("write picture: %w", err)
 	}
@@ -201,9 +210,21 @@ func (f noteFile) putImage(at string, data []byte) (err error) {
 	return root.Rename(part, at)
 }
 
+// pictureHeld says whether the file at a place in the vault has one of these hashes.
+func pictureHeld(root *os.Root, at string, held map[string]bool) (bool, error) {
+	if len(held) == 0 {
+		return false, nil
+	}
+	sum, err := fileSHA256(at, root.Open)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return held[sum], err
+}
+
 // dropImages removes the pictures of results that are gone, and their folders if nothing else is in them. One that any note or canvas
-// of the vault still names stays: notes are copied.
-func (f noteFile) dropImages(images []string) (err error) {
+// of the vault still names stays: notes are copied. So does one whose hash is among held.
+func (f noteFile) dropImages(images []string, held map[string]bool) (err error) {
 	if len(images) == 0 {
 		return nil
 	}
@@ -230,6 +251,11 @@ func (f noteFile) dropImages(images []string) (err error) {
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
 	for _, at := range gone {
+		if stays, err := pictureHeld(root, at, held); err != nil {
+			return fmt.Errorf("remove picture: %w", err)
+		} else if stays {
+			continue
+		}
 		if err := root.Remove(at); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove picture: %w", err)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 
 	"github.com/silk-sandbox/silk/note"
+	"github.com/silk-sandbox/silk/retention"
 )
 
 // noteRow is one block in the JSON of `silk note ls`.
@@ -119,7 +120,29 @@ func (a *app) cleanNote(f *noteFlags, file noteFile) (removed int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	return removed, file.dropImages(images)
+	if len(images) == 0 {
+		return removed, nil
+	}
+	held, err := a.heldArtifacts()
+	if err != nil {
+		return removed, err
+	}
+	return removed, file.dropImages(images, held)
+}
+
+// heldArtifacts are the hashes of artifacts of runs under hold: the pictures in vaults are the only copies of some.
+func (a *app) heldArtifacts() (held map[string]bool, err error) {
+	h, err := a.openImages()
+	if err != nil {
+		return nil, err
+	}
+	err = h.keep(a.ctx, func(k retention.Keeper) (err error) {
+		if k.DB != nil {
+			held, err = retention.Named(a.ctx, k.DB)
+		}
+		return err
+	})
+	return held, err
 }
 
 // withoutResults is a note as it is, and as it is without the results of the blocks that are meant, with their pictures and number.

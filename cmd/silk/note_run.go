@@ -201,7 +201,7 @@ func (r *noteRunner) put(before *note.Note, b note.Block, end *noteEnd) (beside 
 	was, err := r.place(before, b, result)
 	switch {
 	case err == nil:
-		return "", r.file.dropImages(was)
+		return "", r.drop(was)
 	case errors.Is(err, note.ErrNotFound):
 		why = "the block was changed or removed while it ran"
 	case errors.Is(err, errNoteChanged):
@@ -271,13 +271,17 @@ func stableID(n *note.Note, b note.Block) string {
 // images puts the pictures of a run into the vault. One that cannot be written is said to be missing: the result matters more.
 func (r *noteRunner) images(id string, end *noteEnd) []note.Image {
 	list := note.Images(r.attachments, id, end.pictures())
-	if r.flags.dryRun {
+	if r.flags.dryRun || len(list) == 0 {
 		return list
 	}
+	held, unknown := r.heldArtifacts()
 	return slices.DeleteFunc(list, func(img note.Image) bool {
 		data, err := end.artifact(img.Artifact)
 		if err == nil {
-			err = r.file.putImage(img.Path, data)
+			err = unknown
+		}
+		if err == nil {
+			err = r.file.putImage(img.Path, data, held)
 		}
 		if err != nil {
 			r.errorf("%s: the result is without the picture %q of run %s: %v", r.file.shown, img.Artifact, end.outcome.Run, err)
@@ -285,6 +289,18 @@ func (r *noteRunner) images(id string, end *noteEnd) []note.Image {
 		}
 		return err != nil
 	})
+}
+
+// drop removes pictures of a result that is gone.
+func (r *noteRunner) drop(images []string) error {
+	if len(images) == 0 {
+		return nil
+	}
+	held, err := r.heldArtifacts()
+	if err != nil {
+		return err
+	}
+	return r.file.dropImages(images, held)
 }
 
 // say tells people how a block has ended.

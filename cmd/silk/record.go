@@ -48,7 +48,7 @@ starts again.`,
 	}
 	key.Flags().BoolVar(&rotate, "rotate", false, "make a new key first")
 	return group("record", "Show, check and hand on signed records of runs", "  silk record show 01JF4Z > run.json\n  silk record verify run.json --key silk.pub",
-		show, a.jsonFlag(verify), key)
+		append([]*cobra.Command{show, a.jsonFlag(verify), key}, a.holdCommands()...)...)
 }
 
 func (a *app) recordShow(id string) error {

@@ -142,7 +142,7 @@ func (a *app) serve() (err error) {
 	s.server, err = serve.New(serve.Config{
 		Metrics: registry, Traces: traces, TraceContent: s.cfg.traces.content,
 		Handoffs: outbox, Home: h.home, DB: db, Engine: engine, Queue: s.queue, Broker: streams, Decide: h.decide, Salvage: h.salvage,
-		ApprovalFor: s.cfg.approvalFor, KeepArtifacts: s.cfg.keepArtifacts, OwnLocal: s.cfg.ownLocal, Logger: s.log,
+		ApprovalFor: s.cfg.approvalFor, Keep: s.keep(h), OwnLocal: s.cfg.ownLocal, Logger: s.log,
 	})
 	if err != nil {
 		return err
@@ -161,6 +161,17 @@ func (a *app) serve() (err error) {
 		return err
 	}
 	return s.run(ctx)
+}
+
+// keep removes what is old. A shared database has what the other servers ran too: each removes its own files.
+func (s *service) keep(h *host) func(context.Context) error {
+	return func(ctx context.Context) error {
+		report, err := h.keeper(s.db).Keep(ctx, false)
+		if len(report.Removals) > 0 || report.OverBytes > 0 {
+			s.log.Info("removed what is old", "removals", len(report.Removals), "bytes", report.Bytes, "left", report.LeftBytes, "over", report.OverBytes)
+		}
+		return err
+	}
 }
 
 // answers says why this server is better started again. That a database server does not answer is none: what runs would end

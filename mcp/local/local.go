@@ -1,7 +1,8 @@
 // Package local is the engine of this host behind the tools of package mcp: a run.Engine with what it keeps.
 //
 // [Open] takes over the engine's state directory as far as copies of artifacts are concerned: they are in a directory of its own,
-// which is gone after [Engine.Close], or, if its process was killed, when the next one is opened. [Engine.For] is the engine as one
+// which is gone after [Engine.Close], or, if its process was killed, when the next one is opened; those of runs under hold go where a
+// server has them. [Engine.For] is the engine as one
 // identity may use it.
 package local
 
@@ -27,6 +28,7 @@ import (
 	"github.com/silk-sandbox/silk/mcp"
 	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/record"
+	"github.com/silk-sandbox/silk/retention"
 	"github.com/silk-sandbox/silk/run"
 	"github.com/silk-sandbox/silk/serve"
 	"github.com/silk-sandbox/silk/store"
@@ -59,7 +61,7 @@ func Open(cfg Config) (*Engine, error) {
 	if err := os.MkdirAll(base, 0o700); err != nil {
 		return nil, fmt.Errorf("make directory for artifacts: %w", err)
 	}
-	if err := sweep(base); err != nil {
+	if err := sweep(cfg, base); err != nil {
 		return nil, fmt.Errorf("remove artifacts of processes that are gone: %w", err)
 	}
 	e := &Engine{cfg: cfg, dir: filepath.Join(base, newID())}
@@ -77,7 +79,7 @@ func Open(cfg Config) (*Engine, error) {
 const lockSuffix = ".lock"
 
 // sweep removes the directories whose process is gone. A directory is made after its lock, and removed before it.
-func sweep(base string) error {
+func sweep(cfg Config, base string) error {
 	entries, err := os.ReadDir(base)
 	if err != nil {
 		return err
@@ -97,7 +99,11 @@ func sweep(base string) error {
 		case err != nil:
 			faults = append(faults, err)
 		case !held:
-			faults = append(faults, os.RemoveAll(filepath.Join(base, name)), removed(lock))
+			err := discard(cfg, filepath.Join(base, name))
+			if err == nil {
+				err = removed(lock)
+			}
+			faults = append(faults, err)
 		}
 	}
 	return errors.Join(faults...)
@@ -112,7 +118,29 @@ func removed(file string) error {
 }
 
 // Close removes the copies of artifacts. No run may be in progress.
-func (e *Engine) Close() error { return errors.Join(os.RemoveAll(e.dir), e.lock.Remove()) }
+func (e *Engine) Close() error { return errors.Join(discard(e.cfg, e.dir), e.lock.Remove()) }
+
+// discard removes a directory of copies of artifacts, but for those of runs under hold.
+func discard(cfg Config, dir string) error {
+	holds, err := retention.Holds(context.Background(), cfg.DB)
+	if err != nil {
+		return err
+	}
+	for _, h := range holds {
+		kept := filepath.Join(cfg.Home, retention.ArtifactsDir, h.Run)
+		if _, err := os.Lstat(filepath.Join(dir, h.Run)); err != nil {
+			continue
+		}
+		err := os.MkdirAll(filepath.Dir(kept), 0o700)
+		if err == nil {
+			err = os.Rename(filepath.Join(dir, h.Run), kept)
+		}
+		if err != nil {
+			return fmt.Errorf("keep artifacts of run %s, which is held: %w", h.Run, err)
+		}
+	}
+	return os.RemoveAll(dir)
+}
 
 // For is the engine for one identity: what it may not do or see is refused, or not there.
 func (e *Engine) For(id auth.Identity) mcp.Engine { return &view{e, id} }
@@ -219,7 +247,11 @@ func (v *view) Output(ctx context.Context, id, channel string) (io.ReadCloser, e
 	if _, err := v.entry(ctx, id); err != nil {
 		return nil, err
 	}
-	return record.Output(ctx, v.cfg.DB, v.cfg.Home, id, channel)
+	r, err := record.Output(ctx, v.cfg.DB, v.cfg.Home, id, channel)
+	if errors.Is(err, record.ErrRemoved) {
+		err = fmt.Errorf("%w: %w", err, mcp.ErrNotFound)
+	}
+	return r, err
 }
 
 // Artifact implements mcp.Archive. Only what the record lists is opened, and never through a link.
@@ -233,6 +265,9 @@ func (v *view) Artifact(ctx context.Context, id, name string) (io.ReadCloser, er
 		return nil, gone
 	}
 	root, err := os.OpenRoot(filepath.Join(v.dir, id))
+	if errors.Is(err, fs.ErrNotExist) { // of an earlier process, and held
+		root, err = os.OpenRoot(filepath.Join(v.cfg.Home, retention.ArtifactsDir, id))
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, gone
 	}

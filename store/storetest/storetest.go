@@ -106,7 +106,7 @@ func Copy(ctx context.Context, from, path string) error {
 		return err
 	}
 	return to.Update(ctx, func(tx *sql.Tx) error {
-		for _, table := range []string{"runs", "outputs", "tokens", "sessions", "requests", "approvals", "handoffs", "handoff_deliveries", "registered_skills"} {
+		for _, table := range []string{"runs", "outputs", "tokens", "sessions", "requests", "approvals", "handoffs", "handoff_deliveries", "registered_skills", "holds"} {
 			if _, err := tx.ExecContext(ctx, "INSERT INTO "+table+" SELECT * FROM "+schema+"."+table); err != nil {
 				return err
 			}
