@@ -47,7 +47,7 @@ func (d *Driver) usable(spec driver.Spec) error {
 		}
 	}
 	if len(spec.Mounts) > 0 {
-		return &driver.Unheld{Promise: "mounts", Detail: "the docker driver does not mount directories", Fix: "copy them in with --dir or --file, or use the gvisor driver"}
+		return &driver.Unheld{Promise: "mounts", Detail: "the docker driver does not mount directories", Fix: "copy them in with --dir or --file, or use --driver docker/silk or gvisor"}
 	}
 	if err := confine.CheckLandlock(); err != nil {
 		return &driver.Unheld{

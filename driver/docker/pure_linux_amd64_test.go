@@ -1,10 +1,14 @@
 package docker
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"flag"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -60,5 +64,17 @@ func TestContainer(t *testing.T) {
 		}
 		c.HostConfig.SecurityOpt[1] = "seccomp=(a file of its own)"
 		golden(t, name, c)
+	}
+}
+
+// TestMountsAreRefused: before the engine is asked for anything, with what to do.
+func TestMountsAreRefused(t *testing.T) {
+	d := &Driver{config: Config{Watch: func(context.Context, int, io.Writer) (Scope, error) { return nil, errors.New("it starts") }}}
+	s := spec()
+	s.Image, s.Stdout, s.Mounts = os.Stdin, os.Stdout, []driver.Mount{{Target: "/workspace/data", Image: os.Stdin}}
+	_, err := d.Start(t.Context(), s)
+	var unheld *driver.Unheld
+	if !errors.As(err, &unheld) || unheld.Promise != "mounts" || !strings.Contains(unheld.Fix, "--dir") || !strings.Contains(unheld.Fix, "docker/silk") {
+		t.Errorf("%v, want a refusal", err)
 	}
 }
