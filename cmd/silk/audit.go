@@ -63,7 +63,7 @@ func (a *app) auditList(f audit.Filter) error {
 	for _, e := range events {
 		rows = append(rows, []string{fmt.Sprint(e.Seq), timeText(e.Timestamp), e.Run, string(e.Name), escape.JSON(string(e.Data))})
 	}
-	return a.table(rows)
+	return a.narrowTable(rows)
 }
 
 func (a *app) auditVerifyCommand() *cobra.Command {

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"golang.org/x/term"
 )
 
 // jsonLine is v as one line of JSON. v has nothing that JSON cannot say.
@@ -30,6 +34,40 @@ func (a *app) table(rows [][]string) error {
 		return fmt.Errorf("write the answer: %w", err)
 	}
 	return nil
+}
+
+// narrowTable is table with each row on one line of the terminal, if stdout is one: what does not fit is cut off, and --json has it.
+func (a *app) narrowTable(rows [][]string) error {
+	if !isTerminal(a.out) {
+		return a.table(rows)
+	}
+	columns, _, err := term.GetSize(int(a.out.(*os.File).Fd()))
+	if err != nil || columns < len(cut) {
+		return a.table(rows)
+	}
+	var whole bytes.Buffer
+	w := tabwriter.NewWriter(&whole, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		fmt.Fprintln(w, strings.Join(row, "\t"))
+	}
+	_ = w.Flush() // a buffer takes everything
+	for line := range strings.Lines(whole.String()) {
+		if err := a.print("%s", cutLine(strings.TrimSuffix(line, "\n"), columns)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cut is the end of a line that goes on.
+const cut = "..."
+
+// cutLine is a line of at most so many characters, which are as wide as others.
+func cutLine(line string, columns int) string {
+	if runes := []rune(line); len(runes) > columns {
+		return string(runes[:columns-len(cut)]) + cut
+	}
+	return line
 }
 
 // print writes text for people to stdout.
