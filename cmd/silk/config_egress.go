@@ -2,7 +2,9 @@ package main
 
 import (
 	"crypto/x509"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net/netip"
 	"os"
@@ -99,7 +101,10 @@ func (c egressConfig) trusted() ([]byte, error) {
 		return nil, nil
 	}
 	pem, err := os.ReadFile(c.authorities)
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, missingf("egress: authorities in the configuration names %s, which is not there: put the certificates (PEM) in that file, or leave the line out", c.authorities)
+	case err != nil:
 		return nil, fmt.Errorf("read egress: authorities: %w", err)
 	}
 	if !x509.NewCertPool().AppendCertsFromPEM(pem) {

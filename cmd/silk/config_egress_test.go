@@ -81,6 +81,9 @@ func TestSecretValues(t *testing.T) {
 	if pem, err := (egressConfig{}).trusted(); pem != nil || err != nil {
 		t.Errorf("nobody is named: %q, %v", pem, err)
 	}
+	if _, err := (egressConfig{authorities: file + "x"}).trusted(); err == nil || !strings.Contains(err.Error(), file+"x, which is not there: put the certificates (PEM) in that file") {
+		t.Errorf("no file: %v", err)
+	}
 	if _, err := (egressConfig{authorities: file}).trusted(); err == nil || !strings.Contains(err.Error(), "no certificate in PEM") {
 		t.Errorf("a file without certificates: %v", err)
 	}
