@@ -38,14 +38,17 @@ type daemonRuntime struct {
 	Args []string `json:"runtimeArgs"`
 }
 
-// registration is what this silk is registered as: by its own path, with the state and configuration that it was called with.
+// registration is what this silk is registered as: by its own path, with the state and configuration that it was called with. Engines have another
+// environment.
 func (a *app) registration() (daemonRuntime, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return daemonRuntime{}, err
 	}
 	entry := daemonRuntime{Path: exe, Args: []string{"runtime"}}
-	for _, flag := range []struct{ name, value string }{{"--home", a.homeFlag}, {"--config", a.configFlag}} {
+	for _, flag := range []struct{ name, value string }{
+		{"--home", or(a.homeFlag, a.env("SILK_HOME"))}, {"--config", or(a.configFlag, a.env("SILK_CONFIG"))},
+	} {
 		if flag.value == "" {
 			continue
 		}

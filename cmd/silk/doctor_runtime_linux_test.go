@@ -62,14 +62,24 @@ func TestWriteRuntime(t *testing.T) {
 }
 
 func TestRegistration(t *testing.T) {
-	a := newApp(nil)
-	a.homeFlag, a.configFlag = "/srv/silk", "/etc/other.yaml"
-	entry, err := a.registration()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff([]string{"runtime", "--home", "/srv/silk", "--config", "/etc/other.yaml"}, entry.Args); d != "" || !filepath.IsAbs(entry.Path) {
-		t.Errorf("%q, %s", entry.Path, d)
+	for _, test := range []struct {
+		name, home, config string // flags
+		env                map[string]string
+		want               []string
+	}{
+		{"as it is", "", "", nil, []string{"runtime"}},
+		{"by flags", "/srv/silk", "/etc/other.yaml", map[string]string{"SILK_HOME": "/not", "SILK_CONFIG": "/not"}, []string{"runtime", "--home", "/srv/silk", "--config", "/etc/other.yaml"}},
+		{"by the environment", "", "", map[string]string{"SILK_HOME": "/srv/silk", "SILK_CONFIG": "/etc/other.yaml"}, []string{"runtime", "--home", "/srv/silk", "--config", "/etc/other.yaml"}},
+	} {
+		a := newApp(nil)
+		a.homeFlag, a.configFlag, a.env = test.home, test.config, func(name string) string { return test.env[name] }
+		entry, err := a.registration()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(test.want, entry.Args); d != "" || !filepath.IsAbs(entry.Path) {
+			t.Errorf("%s: %q, %s", test.name, entry.Path, d)
+		}
 	}
 }
 
