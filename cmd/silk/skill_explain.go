@@ -21,7 +21,7 @@ func (a *app) skillExplainCommand() *cobra.Command {
 		Long: `Print the docker command line that comes nearest to the sandbox that a skill gets on the docker driver, for people who check by hand what an
 engine is asked for. It runs nothing. The seccomp profile that it names is written by --seccomp. What silk adds in the container - the launcher, Landlock,
 the filter against a second program - and whoever watches it is not in it: the command is weaker than silk skill run --driver docker. Its image must be
-in the engine: silk image export IMAGE writes it.`,
+in the engine: silk image export IMAGE - | docker load puts it there.`,
 		Example: "  silk skill explain price-check --docker --seccomp seccomp.json\n  silk skill explain price-check --docker --json",
 		RunE: func(_ *cobra.Command, args []string) error {
 			if !asDocker {
@@ -70,7 +70,11 @@ func (a *app) skillExplain(name, apiURL, seccomp string) error {
 	if err != nil {
 		return err
 	}
-	args, profile, err := docker.Explain(spec, plan.Image, row.Dir, file)
+	image := plan.Image
+	if req.Skill.Image != "" {
+		image = skillTag(name) // which an engine takes, and no digest of silk's
+	}
+	args, profile, err := docker.Explain(spec, image, row.Dir, file)
 	if err != nil {
 		return err
 	}
@@ -85,6 +89,7 @@ func (a *app) skillExplain(name, apiURL, seccomp string) error {
 	if a.json {
 		return a.printJSON(map[string]any{"args": args, "seccomp": string(profile)})
 	}
+	a.errorf("the engine needs the image: silk image export %s - | docker load", image)
 	if seccomp == "" {
 		if _, err := os.Stat(filepath.Clean(file)); err != nil {
 			a.errorf("%s is not there; --seccomp %s writes it", file, file)
