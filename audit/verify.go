@@ -36,7 +36,7 @@ func (e *GoneError) Error() string {
 type UnguardedError struct{ Triggers []string }
 
 func (e *UnguardedError) Error() string {
-	return "the database no longer keeps the audit trail append-only: the triggers " + strings.Join(e.Triggers, ", ") + " were removed or changed"
+	return "the database no longer refuses changes of the audit trail, or of what is held: the triggers " + strings.Join(e.Triggers, ", ") + " were removed or changed"
 }
 
 // Verify reads the whole trail, table and files. If an event was changed, removed, inserted or moved, the error is a

@@ -416,7 +416,7 @@ func TestRecordLostAtTheEnd(t *testing.T) {
 	s.fake.Started = func(driver.Spec) {
 		db := s.db()
 		db.SetMaxOpenConns(1)
-		if _, err := db.Exec("DROP TABLE outputs"); err != nil {
+		if _, err := db.Exec("CREATE TRIGGER full BEFORE INSERT ON outputs BEGIN SELECT RAISE(ABORT, 'full'); END"); err != nil {
 			t.Error(err)
 		}
 	}
