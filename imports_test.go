@@ -19,6 +19,8 @@ var mayImport = map[string]string{
 	"cmd/silk-gateway":        "egress/gateway",
 	"audit":                   "store",
 	"record":                  "store watch", // a violation's record has what was seen before it
+	"replay":                  "policy profile record store", // a record and what is kept beside it become a request
+	"record/recordtest":       "api record", // the published schema, and what it is of
 	"store/postgres":          "store",
 	"store/storetest":         "store store/postgres", // the same tests on both
 	"auth":                    "store audit",
@@ -38,7 +40,7 @@ var mayImport = map[string]string{
 	"driver":                  "watch",                                                                                                                                       // what was seen in a sandbox is a part of how it ended
 	"driver/gvisor/wire":      "driver driver/rules watch",
 	"driver/gvisor/sentry":    "driver driver/rules driver/gvisor/wire watch", // watch: the records that the guard writes
-	"run":                     "alert audit driver driver/rules egress image policy profile record store watch workspace",
+	"run":                     "alert audit driver driver/rules egress image policy profile record replay store watch workspace", // replay: what is kept of a run's input
 	"handoff":                 "api record run store",                                                          // the ends of runs, in the form that receivers and clients get them, into the store
 	"retention":               "audit image record store",                                                                // what may go is a matter of all of these
 	"serve":                   "api approval auth broker egress handoff policy profile queue record retention run store", // the way of a run of somebody else, from request to exit frame

@@ -103,8 +103,11 @@ type Spec struct {
 	// ReadOnly leaves /tmp as the only place that can be written: /workspace is what Fill wrote, ShmBytes is 0, and nothing can be put into /dev/shm.
 	ReadOnly bool
 
-	NoSpawn       bool // threads yes; processes and a second exec EPERM
-	Deterministic bool // fixed seed sources are the caller's; the driver pins CPU count to 1
+	NoSpawn bool // threads yes; processes and a second exec EPERM
+
+	// Held is what a deterministic run starts from: the program sees one processor, these times and these random numbers. A driver that
+	// cannot hold them still refuses it, [NotHeld]. nil: any other run.
+	Held *Held
 
 	MemoryBytes    int64 // guest memory: anonymous, /tmp and /dev/shm pages; beyond it Exit.OOM
 	WorkspaceBytes int64 // size of /workspace; ENOSPC beyond
@@ -143,6 +146,21 @@ type Spec struct {
 
 	// Trace, if not nil, receives the steps of the start as they happen, from any goroutine.
 	Trace func(step string, at time.Time)
+}
+
+// Held is what a deterministic run starts from.
+type Held struct {
+	ClockMs int64 `json:"clock_ms"` // the time at the start, Unix milliseconds
+	StepNs  int64 `json:"step_ns"`  // by which clocks move on whenever the program looks; besides, they move on as it waits
+	Seed    int64 `json:"seed"`     // of all random numbers that the program gets
+}
+
+// NotHeld is the refusal of a deterministic run by a driver that cannot hold clock and random numbers still.
+func NotHeld(name string) *Unheld {
+	return &Unheld{
+		Promise: "deterministic", Detail: "the driver " + name + " cannot hold clocks and random numbers still",
+		Fix: "ask for the driver gvisor, or do not ask for a deterministic run",
+	}
 }
 
 // Unheld is returned by Start when this host cannot keep a promise of the spec. It is a refusal, not a malfunction: no

@@ -45,6 +45,7 @@ func (h *handler) docs(mux *http.ServeMux) {
 	}
 	mux.HandleFunc("GET /openapi.yaml", serve("application/yaml", "default-src 'none'", spec))
 	mux.HandleFunc("GET /schemas/handoff.json", serve("application/schema+json", "default-src 'none'", sync.OnceValues(h.handoffSchema)))
+	mux.HandleFunc("GET /schemas/record.json", serve("application/schema+json", "default-src 'none'", func() ([]byte, error) { return api.RecordSchema, nil }))
 	mux.HandleFunc("GET /schemas/skill.json", serve("application/schema+json", "default-src 'none'", func() ([]byte, error) { return skill.Schema, nil }))
 	mux.HandleFunc("GET /docs", serve("text/html; charset=utf-8", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'", page))
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // open are the paths that need no credentials.
-var open = map[string]bool{"/healthz": true, "/readyz": true, "/docs": true, "/openapi.yaml": true, "/schemas/handoff.json": true, "/schemas/skill.json": true}
+var open = map[string]bool{"/healthz": true, "/readyz": true, "/docs": true, "/openapi.yaml": true, "/schemas/handoff.json": true, "/schemas/record.json": true, "/schemas/skill.json": true}
 
 // front is what every request passes: who asks, from where, and how often.
 func (h *handler) front(next http.Handler) http.Handler {

@@ -334,7 +334,7 @@ func TestBrowsers(t *testing.T) {
 
 func TestOpenPaths(t *testing.T) {
 	s := newStand(t, servetest.Config{})
-	for _, path := range []string{"/healthz", "/readyz", "/docs", "/openapi.yaml", "/schemas/handoff.json", "/schemas/skill.json"} {
+	for _, path := range []string{"/healthz", "/readyz", "/docs", "/openapi.yaml", "/schemas/handoff.json", "/schemas/record.json", "/schemas/skill.json"} {
 		if resp, text := s.do(call{path: path}); resp.StatusCode != 200 || len(text) == 0 {
 			t.Errorf("%s: %d", path, resp.StatusCode)
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/silk-sandbox/silk/profile"
 )
@@ -70,6 +71,8 @@ func Decide(req Request, prof profile.Profile, owner Grants) (Plan, error) {
 		Grants:        []string{},
 	}
 	d.client()
+	d.kept()
+	d.held()
 	d.names()
 	d.mounts()
 	d.hidden()
@@ -195,8 +198,8 @@ func (d *decision) environment() {
 	if d.req.Terminal {
 		env["TERM"] = "xterm-256color"
 	}
-	if d.req.Deterministic {
-		env["PYTHONHASHSEED"] = "0"
+	if d.plan.Held != nil {
+		env["PYTHONHASHSEED"] = strconv.FormatInt(d.plan.Held.Seed, 10)
 	}
 	for _, entry := range d.req.Env {
 		key, value, err := parseEnv(entry)

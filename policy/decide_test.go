@@ -23,6 +23,8 @@ var small = profile.Profile{
 	Dirs:   []string{".cachedir"}, Ignore: []string{".cachedir"},
 }
 
+func digestOf(digit string) string { return "sha256:" + strings.Repeat(digit, 64) }
+
 func plainRequest() Request { return Request{Client: ClientAPI, Args: []string{"true"}} }
 
 func TestDecide(t *testing.T) {
@@ -313,8 +315,29 @@ func TestDecide(t *testing.T) {
 			}
 		}},
 		{name: "deterministic", change: func(r *Request) { r.Client, r.Deterministic, r.Limits.CPUs = ClientCLI, true, 4 }, inspect: func(t *testing.T, p Plan) {
-			if p.Limits.CPUs != 1 || !slices.Contains(p.Env, "PYTHONHASHSEED=0") {
-				t.Errorf("%v %v", p.Limits.CPUs, p.Env)
+			if p.Limits.CPUs != 1 || !slices.Contains(p.Env, "PYTHONHASHSEED=0") || p.Held == nil || *p.Held != Usual {
+				t.Errorf("%v %v %v", p.Limits.CPUs, p.Env, p.Held)
+			}
+		}},
+		{name: "a clock of a run that is not deterministic", change: func(r *Request) { r.Held = &Held{StepNs: 1} }, unread: true, text: "deterministic"},
+		{name: "a clock that stands still for ever", change: func(r *Request) { r.Deterministic, r.Held = true, &Held{} }, unread: true, text: "move on by 0 ns"},
+		{name: "a clock before 1970", change: func(r *Request) { r.Deterministic, r.Held = true, &Held{ClockMs: -1, StepNs: 1} }, unread: true, text: "start at -1 ms"},
+		{name: "a seed that Python does not take", change: func(r *Request) { r.Deterministic, r.Held = true, &Held{StepNs: 1, Seed: 1 << 32} }, unread: true, text: "seed"},
+		{name: "the workspace and image of another run", change: func(r *Request) {
+			r.Client, r.Kept, r.Image, r.Args = ClientCLI, &Kept{Tar: []byte("x"), SHA256: "0"}, digestOf("a"), nil
+			r.Code, r.Language = &Code{Name: "x.sh", SHA256: "0"}, "sh"
+		}, inspect: func(t *testing.T, p Plan) {
+			if p.Kept == nil || p.Image != digestOf("a") || p.Code.Bytes != nil || !slices.Equal(p.Args, []string{"sh", "x.sh"}) || !slices.Contains(p.Grants, "image "+digestOf("a")+" (invoker)") {
+				t.Errorf("%+v", p)
+			}
+		}},
+		{name: "the workspace of another run over the network", change: func(r *Request) { r.Kept = &Kept{} }, unread: true, text: `client "api" cannot take over`},
+		{name: "an image over the network", change: func(r *Request) { r.Image = digestOf("a") }, unread: true, text: `client "api" cannot take over`},
+		{name: "an image by its tag", change: func(r *Request) { r.Client, r.Image = ClientCLI, "lab:python" }, unread: true, text: "is not a digest"},
+		{name: "the workspace of another run and files", change: func(r *Request) { r.Client, r.Kept, r.Dir = ClientCLI, &Kept{}, "/x" }, unread: true, text: "takes no other files"},
+		{name: "deterministic from elsewhere", change: func(r *Request) { r.Deterministic, r.Held = true, &Held{ClockMs: 1, StepNs: 2, Seed: 3} }, inspect: func(t *testing.T, p Plan) {
+			if *p.Held != (Held{ClockMs: 1, StepNs: 2, Seed: 3}) || !slices.Contains(p.Env, "PYTHONHASHSEED=3") {
+				t.Errorf("%v %v", p.Held, p.Env)
 			}
 		}},
 

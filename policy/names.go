@@ -37,7 +37,7 @@ func (d *decision) names() {
 			d.fault("code name %.40q... has an element of more than %d bytes", c.Name, maxElement)
 		case reserved(c.Name):
 			d.fault("code name %q lies in .silk, which silk needs", c.Name)
-		case c.Bytes == nil && d.req.Dir == "":
+		case c.Bytes == nil && d.req.Dir == "" && d.req.Kept == nil:
 			d.fault("code %q has no bytes and no directory that it lies in", c.Name)
 		default:
 			claim(c.Name, "the code")

@@ -56,7 +56,28 @@ type Request struct {
 	Approve      string // hash of an approved plan, for network "allow"
 
 	Skill *Skill `json:",omitempty"` // Code and Uploads are the files of one
+
+	Kept  *Kept  `json:",omitempty"` // in place of what Code, Dir, Files and Uploads bring
+	Image string `json:",omitempty"` // digest of an image in place of the profile's
+	Held  *Held  `json:",omitempty"` // what a deterministic run starts from; nil: [Usual]
 }
+
+// Kept is the workspace that another run had at its start, whole. Code is then a file in it.
+type Kept struct {
+	Tar    []byte `json:"-"`      // as workspace.Fill wrote it
+	SHA256 string `json:"sha256"` // of Tar, lower-case hex
+}
+
+// Held is what a deterministic run starts from: equal runs that hold the same see the same times and the same random numbers.
+type Held struct {
+	ClockMs int64 `json:"clock_ms"` // the time at the start, Unix milliseconds
+	StepNs  int64 `json:"step_ns"`  // by which clocks move on whenever a program looks
+	Seed    int64 `json:"seed"`     // of random numbers, and PYTHONHASHSEED
+}
+
+// Usual is what deterministic runs start from that do not say otherwise: the beginning of 2025 UTC, and a microsecond each time, which is
+// more than a float64 of seconds since 1970 can lose.
+var Usual = Held{ClockMs: 1735689600000, StepNs: 1000}
 
 // Code is the program of a request.
 type Code struct {
@@ -139,6 +160,8 @@ type Plan struct {
 	Isolation     string         `json:"isolation,omitempty"`
 	ReadOnly      bool           `json:"read_only,omitempty"` // only /tmp can be written: /workspace cannot, and there is no /dev/shm
 	Skill         *Skill         `json:"skill,omitempty"`
+	Kept          *Kept          `json:"kept,omitempty"`
+	Held          *Held          `json:"held,omitempty"` // with Deterministic
 
 	Compile bool     `json:"compile"` // Args compile first: see CompileFailed
 	Ignore  []string `json:"ignore"`  // base names that are never artifacts

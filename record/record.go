@@ -41,9 +41,11 @@ type Record struct {
 	Policy        Policy `json:"policy"`
 	Input         Input  `json:"input"`
 
-	Driver string `json:"driver"`
-	Image  string `json:"image"` // digest
-	Tools  []Tool `json:"tools"`
+	Driver    string            `json:"driver"`
+	Image     string            `json:"image"` // digest
+	Tools     []Tool            `json:"tools"`
+	Isolation map[string]string `json:"isolation,omitempty"` // what held the program, besides the driver's name
+	Replay    *Replay           `json:"replay,omitempty"`    // nil: nothing is kept of the request
 
 	Outcome   Outcome    `json:"outcome"`
 	Usage     Usage      `json:"usage"`
@@ -68,6 +70,7 @@ type Policy struct {
 	NoSpawn        bool     `json:"no_spawn"`
 	ReadOnly       bool     `json:"read_only,omitempty"` // only /tmp can be written
 	Deterministic  bool     `json:"deterministic"`
+	Held           *Held    `json:"held,omitempty"` // what a deterministic run started from
 	RequireWatch   bool     `json:"require_watch"`
 	Isolation      string   `json:"isolation"`
 
@@ -75,6 +78,13 @@ type Policy struct {
 	Addrs     map[string]string `json:"addrs,omitempty"`      // where names lead by the owner
 	Secrets   []string          `json:"secrets,omitempty"`    // NAME@HOST:PORT/Header, never a value
 	OnRefused string            `json:"on_refused,omitempty"` // what an attempt to reach something else does, where there is a way out
+}
+
+// Held is what a deterministic run started from.
+type Held struct {
+	ClockMs int64 `json:"clock_ms"` // Unix milliseconds
+	StepNs  int64 `json:"step_ns"`  // by which clocks moved on whenever the program looked
+	Seed    int64 `json:"seed"`
 }
 
 // Input is what went into the sandbox.

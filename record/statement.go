@@ -72,14 +72,15 @@ func hashOf(text string) string {
 }
 
 // Sign signs a statement.
-func (k *Keyring) Sign(statement []byte) (keyID, signature string) {
-	return k.Public().ID(), base64.StdEncoding.EncodeToString(ed25519.Sign(k.key.private, dsse.PAE(payloadType, statement)))
+func (k *Keyring) Sign(statement []byte) (keyID, signature string, err error) {
+	return k.Public().ID(), base64.StdEncoding.EncodeToString(ed25519.Sign(k.key.private, dsse.PAE(payloadType, statement))), nil
 }
 
-// Signer signs statements about records. [Keyring] is one.
+// Signer signs statements about records: a [Keyring], or an [External].
 type Signer interface {
-	// Sign returns the id of the key, and its signature, in base64, of the statement as the payload of a DSSE envelope.
-	Sign(statement []byte) (keyID, signature string)
+	// Sign returns the id of the key, and its signature, in base64, of the statement as the payload of a DSSE envelope. On an error the
+	// record is not written.
+	Sign(statement []byte) (keyID, signature string, err error)
 }
 
 // envelope is the signed statement, for others.

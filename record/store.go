@@ -68,7 +68,9 @@ func Seal(e Entry, by Signer) (Sealed, error) {
 		if err != nil {
 			return Sealed{}, err
 		}
-		s.KeyID, s.signature = by.Sign(said)
+		if s.KeyID, s.signature, err = by.Sign(said); err != nil {
+			return Sealed{}, err
+		}
 	}
 	return s, nil
 }

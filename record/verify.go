@@ -79,7 +79,7 @@ func signer(e dsse.Envelope, payload []byte, keys []PublicKey) (PublicKey, error
 	for _, key := range keys {
 		given = append(given, key.ID())
 	}
-	return PublicKey{}, fmt.Errorf("%w: it says that it is signed by %s, given are %s", ErrUnknownKey, strings.Join(by, ", "), strings.Join(given, ", "))
+	return PublicKey{}, fmt.Errorf("%w, or the public key was changed: it says that it is signed by %s, given are %s", ErrUnknownKey, strings.Join(by, ", "), strings.Join(given, ", "))
 }
 
 // claim is a statement as it stands.
@@ -97,9 +97,31 @@ func changed(payload []byte) string {
 		return "the statement is broken: " + err.Error()
 	}
 	if len(c.Subject) > 0 && hashOf(string(c.Predicate)) != c.Subject[0].Digest.SHA256 {
-		return "the record is not the one that was signed: its SHA-256 is not that of the statement's first subject"
+		return "the record is not the one that was signed: its SHA-256 is not that of the statement's first subject" + contradicted(c)
 	}
 	return "the record has the hash that the statement names, so that it is the statement around it, or the signature, that is another"
+}
+
+// contradicted names the subjects of which a record says something else than the statement around it.
+func contradicted(c claim) string {
+	var r Record
+	if json.Unmarshal(c.Predicate, &r) != nil {
+		return ""
+	}
+	said := map[subject]bool{}
+	for _, s := range c.Subject {
+		said[s] = true
+	}
+	var names []string
+	for _, s := range subjectsOf(r, c.Subject[0].Digest.SHA256) {
+		if !said[s] && len(names) < 5 {
+			names = append(names, s.Name)
+		}
+	}
+	if names == nil {
+		return ""
+	}
+	return fmt.Sprintf("; another hash, or name, has %q", names)
 }
 
 // decode reads a statement whose signature is good.

@@ -17,6 +17,7 @@ import (
 	"github.com/silk-sandbox/silk/egress"
 	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/record"
+	"github.com/silk-sandbox/silk/replay"
 	"github.com/silk-sandbox/silk/store"
 	"github.com/silk-sandbox/silk/watch"
 )
@@ -81,6 +82,13 @@ type Config struct {
 	// Signer signs the records of runs when they have ended, those of engines that died too. nil: nobody does.
 	Signer record.Signer
 
+	// KeepBytes is how much is kept of the workspace and of the input of a run, each, so that it can be replayed; what is longer is not
+	// kept. 0: replay.DefaultBytes; below: nothing is.
+	KeepBytes int64
+
+	// Version of silk, for records.
+	Version string
+
 	// Audit says when old audit events move into files; a new engine sees to it in the background.
 	Audit audit.Policy
 
@@ -119,6 +127,13 @@ type Preparer interface {
 type Holder interface {
 	// Holds returns a [*driver.Unheld] for a spec that it does not take. It asks nobody, and is quick.
 	Holds(spec driver.Spec) error
+}
+
+// Teller is implemented by drivers that know what holds the programs of their sandboxes.
+type Teller interface {
+	// Facts are facts about it, by name, that records of all its runs have: the technology, and which kernel or machine it is. It asks
+	// nobody, and is quick.
+	Facts() map[string]string
 }
 
 // Prober is implemented by drivers that know what they cannot enforce on this host.
@@ -202,6 +217,9 @@ type Preview struct {
 }
 
 func (c Config) withDefaults() Config {
+	if c.KeepBytes == 0 {
+		c.KeepBytes = replay.DefaultBytes
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

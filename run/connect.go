@@ -74,11 +74,11 @@ func (l *life) startInput(spec *driver.Spec, fail func(error)) (*input, error) {
 	switch {
 	case l.stdin == nil || l.io.Stdin == nil:
 		return nil, nil
-	case spec.Terminal != nil:
+	case spec.Terminal != nil: // it is not kept: when something was typed is not known
 		const endOfFile = "\x04" // VEOF of a new terminal: termios(3)
-		return startInput(l.io.Stdin, l.stdin, func() { io.WriteString(l.stdin, endOfFile) }, fail)
+		return startInput(l.io.Stdin, l.stdin, io.Discard, func() { io.WriteString(l.stdin, endOfFile) }, fail)
 	}
-	return startInput(l.io.Stdin, l.stdin, func() { l.stdin.Close() }, fail)
+	return startInput(l.io.Stdin, l.stdin, l.keepStdin(), func() { l.stdin.Close() }, fail)
 }
 
 // resize passes changes of the caller's terminal on.

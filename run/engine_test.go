@@ -26,6 +26,7 @@ import (
 	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/profile"
 	"github.com/silk-sandbox/silk/record"
+	"github.com/silk-sandbox/silk/record/recordtest"
 	"github.com/silk-sandbox/silk/store"
 )
 
@@ -83,6 +84,9 @@ func newStand(t *testing.T, change func(*Config)) *stand {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		if s.engine.db != nil {
+			recordtest.CheckAll(context.Background(), t, s.engine.db)
+		}
 		if err := s.engine.Close(); err != nil {
 			t.Error(err)
 		}

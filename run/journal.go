@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -124,6 +126,9 @@ func (l *life) writeEnd(ctx context.Context, again bool) error {
 			if err := record.PutOutput(ctx, tx, l.id, c.name, c.keep.head); err != nil {
 				return err
 			}
+		}
+		if err := l.putInput(ctx, tx); err != nil {
+			return err
 		}
 		if err := handOff(ctx, tx); err != nil {
 			return err
@@ -268,9 +273,10 @@ func (l *life) entry() (record.Entry, error) {
 		Stdout:    l.channelRecord(out.Stdout, 0),
 		Stderr:    l.channelRecord(out.Stderr, 1),
 		Decisions: l.decisions,
+		Replay:    l.keeping.replay,
 	}
 	if l.driver != nil {
-		r.Driver = l.driver.Name()
+		r.Driver, r.Isolation = l.driver.Name(), l.facts()
 	}
 	if out.Kind != "" {
 		r.EndedAtMs = time.Now().UnixMilli()
@@ -312,6 +318,21 @@ func (l *life) channelRecord(c Channel, i int) record.Channel {
 	return r
 }
 
+// facts are what is known of what holds the program: silk, the machine's kind, and what the driver says of itself.
+func (l *life) facts() map[string]string {
+	facts := map[string]string{"architecture": runtime.GOARCH}
+	if l.engine.cfg.Version != "" {
+		facts["silk"] = l.engine.cfg.Version
+	}
+	if t, ok := l.driver.(Teller); ok {
+		maps.Copy(facts, t.Facts())
+	}
+	if l.monitored != "" {
+		facts["monitor"] = l.monitored
+	}
+	return facts
+}
+
 // policyRecord is the part of a plan that limits the run.
 func policyRecord(p policy.Plan) record.Policy {
 	r := record.Policy{
@@ -330,6 +351,9 @@ func policyRecord(p policy.Plan) record.Policy {
 		Deterministic:  p.Deterministic,
 		RequireWatch:   p.RequireWatch,
 		Isolation:      p.Isolation,
+	}
+	if p.Held != nil {
+		r.Held = new(record.Held(*p.Held))
 	}
 	if p.Egress != nil {
 		r.Targets, r.Addrs, r.Secrets, r.OnRefused = p.Egress.Targets, p.Egress.Addrs, p.Egress.Secrets, p.Egress.OnRefused

@@ -50,6 +50,7 @@ type life struct {
 	filled   chan struct{} // closed when manifest and filledAt are set
 	filledAt time.Time     // nothing but the start of the program comes after it
 	waited   bool          // Wait of the sandbox has returned
+	monitored string       // by what, once it has
 	undo     cleanup.Stack
 
 	// Set by Fill and Drain, which the driver calls from goroutines of its own, before Start and Wait return.
@@ -58,8 +59,9 @@ type life struct {
 	collectErr    error
 	compileFailed bool
 
-	in  record.Input
-	out Outcome
+	in      record.Input
+	out     Outcome
+	keeping keeping
 }
 
 // Run takes req through its whole life. The outcome is complete whatever happens. The error is about what surrounds it -
@@ -80,7 +82,7 @@ func (e *Engine) Run(ctx context.Context, req policy.Request, io IO) (Outcome, e
 	if l.out.Flags == nil {
 		l.out.Flags = map[string]int64{}
 	}
-	errs = append(errs, l.keepOutput())
+	errs = append(errs, l.keepOutput(), l.keepInput())
 	l.complete()
 	if err := l.finish(end); err != nil {
 		err = fmt.Errorf("record run %s: %w", l.id, err)
@@ -246,7 +248,7 @@ func (l *life) start(ctx context.Context) (driver.Sandbox, *driver.Spec, error) 
 		if err := ready(ctx); err != nil {
 			return err
 		}
-		l.manifest, err = workspace.Fill(w, l.source, l.fillLimits())
+		l.manifest, err = workspace.Fill(io.MultiWriter(w, l.keepWorkspace()), l.source, l.fillLimits())
 		l.filledAt = time.Now()
 		close(l.filled)
 		l.trace("workspace is filled")
@@ -331,6 +333,7 @@ func (l *life) watch(ctx context.Context, sandbox driver.Sandbox, spec *driver.S
 	if exit.Watched.Host {
 		watched += " and the host's"
 	}
+	l.monitored = watched
 	l.decisions = append(l.decisions, record.Decision{What: "watched", Text: watched})
 	l.out.Watched, l.out.Dropped, l.out.Events = exit.Watched.Counts, exit.Watched.Dropped, exit.Watched.Last
 	if n := len(l.out.Events); l.out.Kind == Violated && n > 0 {

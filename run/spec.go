@@ -35,7 +35,6 @@ func specOf(id string, p policy.Plan) (driver.Spec, error) {
 		Hostname:       cmp.Or(p.Hostname, hostname),
 		NoSpawn:        p.NoSpawn,
 		ReadOnly:       p.ReadOnly,
-		Deterministic:  p.Deterministic,
 		RequireWatch:   p.RequireWatch,
 		MemoryBytes:    p.Limits.MemoryBytes,
 		WorkspaceBytes: p.Limits.WorkspaceBytes,
@@ -43,6 +42,9 @@ func specOf(id string, p policy.Plan) (driver.Spec, error) {
 		ShmBytes:       p.Limits.ShmBytes,
 		Processes:      p.Limits.Processes,
 		CPUs:           p.Limits.CPUs,
+	}
+	if p.Held != nil {
+		spec.Held = new(driver.Held(*p.Held))
 	}
 	for _, o := range p.Overlays {
 		spec.Files = append(spec.Files, driver.File{Path: o.Path, Content: o.Bytes})
@@ -64,6 +66,9 @@ func specOf(id string, p policy.Plan) (driver.Spec, error) {
 // sourceOf is what the workspace of a plan starts with.
 func sourceOf(p policy.Plan) workspace.Source {
 	s := workspace.Source{Dir: p.HostDir, Files: p.Files}
+	if p.Kept != nil {
+		s.Tar = p.Kept.Tar
+	}
 	for _, dir := range p.MakeDirs {
 		s.Extra = append(s.Extra, workspace.File{Name: dir, Mode: fs.ModeDir | 0o755})
 	}

@@ -151,15 +151,17 @@ func (s *streams) finish() {
 // input copies the caller's stdin into the sandbox.
 type input struct {
 	w     *os.File
+	keep  io.Writer
 	sum   hash.Hash
 	bytes int64
 	stop  func()
 	done  chan struct{}
 }
 
-// startInput copies src to w until src or the sandbox ends; then it calls closed. fail is called if src fails.
-func startInput(src io.Reader, w *os.File, closed func(), fail func(error)) (*input, error) {
-	in := &input{w: w, sum: sha256.New(), stop: func() {}, done: make(chan struct{})}
+// startInput copies src to w until src or the sandbox ends; then it calls closed. fail is called if src fails. keep gets what was handed
+// over.
+func startInput(src io.Reader, w *os.File, keep io.Writer, closed func(), fail func(error)) (*input, error) {
+	in := &input{w: w, keep: keep, sum: sha256.New(), stop: func() {}, done: make(chan struct{})}
 	if f, ok := src.(*os.File); ok {
 		r, stop, err := pipe.Interruptible(f)
 		switch {
@@ -186,6 +188,7 @@ func (in *input) copy(src io.Reader) error {
 		n, err := src.Read(buf)
 		m, writeErr := in.w.Write(buf[:n])
 		in.sum.Write(buf[:m])
+		_, _ = in.keep.Write(buf[:m]) // it fails never
 		in.bytes += int64(m)
 		switch {
 		case writeErr != nil, errors.Is(err, io.EOF), errors.Is(err, fs.ErrClosed):

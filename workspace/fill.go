@@ -59,6 +59,9 @@ func (f *filler) fill(src Source) error {
 	if err := f.planReplacements(src); err != nil {
 		return err
 	}
+	if err := f.addTar(src.Tar); err != nil {
+		return err
+	}
 	if src.Dir != "" {
 		if err := f.addTree(src.Dir); err != nil {
 			return err

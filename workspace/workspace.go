@@ -45,6 +45,7 @@ const (
 // The parts are written in the order of the fields but for Code, which comes last. Two parts must not have the same
 // name, except that a file of Dir gives way to Code, to the same file named by Files, and directories merge.
 type Source struct {
+	Tar   []byte   // the stream of an earlier [Fill], taken over entry by entry in its order
 	Dir   string   // host directory whose content is copied; links in it are kept as links and never followed
 	Files []string // host files copied under their base names; here a link is followed, since the user named it
 	Code  *File    // the program

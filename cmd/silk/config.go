@@ -35,6 +35,7 @@ type config struct {
 	egress      egressConfig
 	skills      skillsConfig
 	docker      dockerConfig
+	records     recordsConfig
 }
 
 // loadConfig reads the one configuration file that counts: --config, else $SILK_CONFIG, else the user's, else the host's.
@@ -86,6 +87,7 @@ func parseConfig(file string, data []byte) (config, error) {
 		"retention":     func(n strictyaml.Node) { c.retention = readRetention(d, n) },
 		"notes":         func(n strictyaml.Node) { c.notes = readNotes(d, n) },
 		"skills":        func(n strictyaml.Node) { c.skills = readSkills(d, n) },
+		"records":       func(n strictyaml.Node) { c.records = readRecords(d, n) },
 		"docker":        func(n strictyaml.Node) { c.docker = readDocker(d, n) },
 		"egress":        func(n strictyaml.Node) { c.egress = readEgress(d, n, &c.grants) },
 	})

@@ -112,6 +112,8 @@ func (a *app) engine(h *host) (*run.Engine, error) {
 		Snapshot: snapshot,
 		Sweep:    h.tools.Sweep,
 		Salvage:  h.salvage,
+
+		KeepBytes: h.config.records.keep, Version: version,
 	}
 	if h.shared != nil {
 		cfg.Store, cfg.Server, cfg.Alive = h.shared.db, h.shared.id, h.shared.alive
@@ -119,8 +121,15 @@ func (a *app) engine(h *host) (*run.Engine, error) {
 	return run.New(cfg)
 }
 
-// signer opens, or makes, the key that signs records.
+// signer opens, or makes, the key that signs records, unless the owner has a command that does.
 func (a *app) signer(h *host) (record.Signer, error) {
+	if s := h.config.records.signer; s.command != nil {
+		keys, err := record.ReadPublicKeys(s.key)
+		if err != nil {
+			return nil, &hostError{err}
+		}
+		return record.External{Command: s.command, Key: keys[0], Timeout: s.timeout}, nil
+	}
 	keys, err := record.OpenKeyring(a.ctx, filepath.Join(h.home, keysDir))
 	if err != nil {
 		return nil, &hostError{err} // no typed nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/silk-sandbox/silk/record"
+	"github.com/silk-sandbox/silk/replay"
 )
 
 func (a *app) recordCommand() *cobra.Command {
@@ -27,7 +29,8 @@ silk runs show prints what is in it, for people.`,
 	var c recordCheck
 	verify := &cobra.Command{
 		Use: "verify FILE", Short: "Check the signature of a record, and what came out of the run", Args: needArgs(1, 1, "one file, or - for standard input"),
-		Long: `Check that a record is what silk signed, with nothing but the file and a public key: any machine can. With --stdout,
+		Long: `Check that a record is what silk signed, with nothing but the file and a public key: any machine can. Of a file of silk record export
+it checks all that is in it. With --stdout,
 --stderr and --artifacts it checks the files that came out of the run, too, by the hashes in the record, and names each that is
 another or not there. Exit code 0: all is as it was. 1: something was changed, which is said. 125: it could not be checked.`,
 		Example: "  silk record verify run.json --key silk.pub\n  silk record verify run.json --key silk.pub --artifacts out/ --stdout log.txt",
@@ -47,8 +50,8 @@ starts again.`,
 		RunE:    func(*cobra.Command, []string) error { return a.recordKey(rotate) },
 	}
 	key.Flags().BoolVar(&rotate, "rotate", false, "make a new key first")
-	return group("record", "Show, check and hand on signed records of runs", "  silk record show 01JF4Z > run.json\n  silk record verify run.json --key silk.pub",
-		append([]*cobra.Command{show, a.jsonFlag(verify), key}, a.holdCommands()...)...)
+	return group("record", "Show, check, hand on and replay signed records of runs", "  silk record show 01JF4Z > run.json\n  silk record verify run.json --key silk.pub\n  silk record replay 01JF4Z",
+		append([]*cobra.Command{show, a.jsonFlag(verify), a.recordReplayCommand(), a.recordExportCommand(), key}, a.holdCommands()...)...)
 }
 
 func (a *app) recordShow(id string) error {
@@ -89,14 +92,15 @@ func (a *app) recordVerify(name string, c recordCheck) error {
 	if err != nil {
 		return err
 	}
-	text, err := a.readWhole(name, record.MaxEnvelope)
+	text, err := a.readWhole(name, maxRecordFile)
 	if err != nil {
 		return err
 	}
 	answer := recordAnswer{Checked: []string{}, Faults: []string{}}
-	v, err := record.Verify(text, keys)
+	v, faults, err := verifyFile(text, keys)
 	switch {
 	case err == nil:
+		answer.Faults = append(answer.Faults, faults...)
 		answer.Run, answer.SHA256, answer.KeyID = v.Record.Run, v.SHA256, v.Key.ID()
 		if err := c.files(v.Record, &answer); err != nil {
 			return err
@@ -110,6 +114,22 @@ func (a *app) recordVerify(name string, c recordCheck) error {
 		return err
 	}
 	return &findingError{name + ": " + strings.Join(answer.Faults, "; ")}
+}
+
+// maxRecordFile bounds a file that is checked: a bundle has artifacts in it.
+const maxRecordFile = 1 << 30
+
+// verifyFile checks an envelope, or a bundle, in which more may be another than it was.
+func verifyFile(text []byte, keys []record.PublicKey) (record.Verified, []string, error) {
+	if !replay.IsBundle(text) {
+		v, err := record.Verify(text, keys)
+		return v, nil, err
+	}
+	b, err := replay.ReadBundle(bytes.NewReader(text))
+	if err != nil {
+		return record.Verified{}, nil, fmt.Errorf("%w: %w", record.ErrEnvelope, err)
+	}
+	return b.Verify(keys)
 }
 
 func (a *app) printCheck(r record.Record, answer recordAnswer) error {
@@ -145,11 +165,26 @@ func (a *app) publicKeys(files []string) (all []record.PublicKey, err error) {
 	if len(files) > 0 {
 		return all, nil
 	}
+	return a.ownKeys()
+}
+
+// ownKeys are the public keys of this host, the one that signs first: the owner's command's, if he has one.
+func (a *app) ownKeys() (all []record.PublicKey, err error) {
+	c, err := a.loadConfig()
+	if err != nil {
+		return nil, err
+	}
+	if file := c.records.signer.key; file != "" {
+		if all, err = record.ReadPublicKeys(file); err != nil {
+			return nil, err
+		}
+	}
 	ring, err := a.openKeys()
 	if err != nil {
 		return nil, err
 	}
-	return ring.All()
+	keys, err := ring.All()
+	return append(all, keys...), err
 }
 
 // openKeys opens the keys of this host, which are there once something has run.
@@ -181,7 +216,7 @@ func (a *app) recordKey(rotate bool) error {
 			return err
 		}
 	}
-	keys, err := ring.All()
+	keys, err := a.ownKeys()
 	if err != nil {
 		return err
 	}

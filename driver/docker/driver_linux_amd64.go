@@ -41,6 +41,9 @@ func (d *Driver) usable(spec driver.Spec) error {
 			Fix: "run silk as root on a kernel with eBPF (silk doctor says what is missing), or use the gvisor driver",
 		}
 	}
+	if spec.Held != nil {
+		return driver.NotHeld(d.Name())
+	}
 	if spec.Network == driver.NetworkLink {
 		if err := canLink(); err != nil {
 			return err

@@ -56,7 +56,7 @@ func TestContainer(t *testing.T) {
 	of := host{image: "sha256:1", owner: "1-2-3-0", gate: "/run/silk/docker/x", processors: 2, cpuset: "1", files: 1024, over: map[string]string{"/etc/b": "/g/file1", "/etc/a": "/g/file0"}}
 	lab := spec()
 	skill := spec()
-	skill.ReadOnly, skill.ShmBytes, skill.MemoryBytes, skill.Deterministic, skill.CPUs = true, 0, 1<<20, true, 8
+	skill.ReadOnly, skill.ShmBytes, skill.MemoryBytes, skill.CPUs = true, 0, 1<<20, 8
 	for name, s := range map[string]driver.Spec{"container-lab.json": lab, "container-skill.json": skill} {
 		c, err := containerOf(s, of)
 		if err != nil {

@@ -67,9 +67,6 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ driver.Sandbox,
 // processors are as many as the program may see, those of this process if that is all of them, else some at random, so that sandboxes spread.
 func processors(spec driver.Spec) (string, error) {
 	n := int(math.Ceil(spec.CPUs))
-	if spec.Deterministic {
-		n = 1
-	}
 	var allowed unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
 		return "", fmt.Errorf("read processors: %w", err)

@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"math/rand/v2"
 	"path"
 	"slices"
 	"strconv"
@@ -40,6 +41,7 @@ type file struct {
 //	fork:N                   that many processes; exit 2 at the limit or under NoSpawn
 //	child                    a process that writes "late" to stdout when the main process has ended, if it can
 //	env pwd hostname         to stdout
+//	clock random             the time, or a random number, to stdout: those of Spec.Held if it has them
 //	alloc:BYTES              ends the sandbox beyond MemoryBytes
 //	violate:RULE,CALL,ARG    ends the sandbox
 //	inet                     a violation under NetworkDeny
@@ -114,6 +116,18 @@ func (s *sandbox) do(op string) (ended bool) {
 		io.WriteString(s.stdout, s.spec.Dir+"\n")
 	case "hostname":
 		io.WriteString(s.stdout, s.spec.Hostname+"\n")
+	case "clock":
+		now := time.Now().UnixNano()
+		if h := s.spec.Held; h != nil {
+			now = h.ClockMs*int64(time.Millisecond) + h.StepNs
+		}
+		fmt.Fprintln(s.stdout, now)
+	case "random":
+		n := rand.Int64()
+		if h := s.spec.Held; h != nil {
+			n = h.Seed
+		}
+		fmt.Fprintln(s.stdout, n)
 	case "alloc":
 		if number > s.spec.MemoryBytes {
 			s.exit.OOM, s.exit.Signal = true, 9

@@ -28,7 +28,10 @@ func bootLimit(kvm bool) time.Duration {
 const guestOverheadBytes = 160 << 20
 
 // Holds says whether this driver can keep what a spec promises.
-func (*Driver) Holds(spec driver.Spec) error {
+func (d *Driver) Holds(spec driver.Spec) error {
+	if spec.Held != nil {
+		return driver.NotHeld(d.Name())
+	}
 	if spec.RequireWatch {
 		return &driver.Unheld{Promise: "watch", Detail: "a virtual machine is not watched from the host's kernel, only by its own", Fix: "leave require_watch out, or use the gvisor driver"}
 	}
@@ -227,9 +230,6 @@ func visibleCPUs(spec driver.Spec) int {
 	n := int(spec.CPUs)
 	if float64(n) < spec.CPUs {
 		n++
-	}
-	if spec.Deterministic {
-		n = 1
 	}
 	return max(1, min(n, runtime.NumCPU()))
 }

@@ -109,7 +109,7 @@ func (d *Driver) start(ctx context.Context, spec driver.Spec) (_ driver.Sandbox,
 // send sends the request and starts the two workspace streams. filled receives Fill's result; timer stands still while Fill runs.
 func (d *Driver) send(s *sandbox, spec driver.Spec, timer *time.Timer) (filled chan error, err error) {
 	req := wire.Request{
-		ID: spec.ID, Args: spec.Args, Env: spec.Env, Dir: spec.Dir, Hostname: spec.Hostname, Network: spec.Network, Files: spec.Files, NoSpawn: spec.NoSpawn, ReadOnly: spec.ReadOnly, Trees: spec.Trees,
+		ID: spec.ID, Args: spec.Args, Env: spec.Env, Dir: spec.Dir, Hostname: spec.Hostname, Network: spec.Network, Files: spec.Files, NoSpawn: spec.NoSpawn, ReadOnly: spec.ReadOnly, Held: spec.Held, Trees: spec.Trees,
 		MemoryBytes: spec.MemoryBytes, WorkspaceBytes: spec.WorkspaceBytes, TmpBytes: spec.TmpBytes, ShmBytes: spec.ShmBytes, Processes: spec.Processes,
 		Terminal: spec.Terminal != nil, Drain: spec.Drain != nil,
 		FileCapBytes: d.config.MaxFileBytes, TotalCapBytes: d.config.MaxTotalBytes, MaxEntries: d.config.MaxEntries,

@@ -188,6 +188,11 @@ func (b *box) load(req wire.Request, fds []int) error {
 	if err := b.guard.events.open(fds[5], fds[6]); err != nil {
 		return err
 	}
+	if req.Held != nil {
+		if err := b.hold(*req.Held); err != nil {
+			return err
+		}
+	}
 	b.guard.configure(b)
 	b.guard.watchExecutables()
 	seccheck.Global.AppendSink(b, []seccheck.PointReq{{Pt: seccheck.PointContainerStart}, {Pt: seccheck.PointTaskExit}})

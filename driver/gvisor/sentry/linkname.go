@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -12,6 +13,7 @@ import (
 	"gvisor.dev/gvisor/pkg/seccomp/precompiledseccomp"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
 	"gvisor.dev/gvisor/pkg/sentry/kernel/auth"
+	"gvisor.dev/gvisor/pkg/sentry/ktime"
 	"gvisor.dev/gvisor/pkg/timing"
 	"gvisor.dev/gvisor/runsc/boot"
 	"gvisor.dev/gvisor/runsc/config"
@@ -50,6 +52,11 @@ var precompiledPrograms map[string]precompiledseccomp.Program
 //
 //go:linkname stubFilters gvisor.dev/gvisor/pkg/sentry/platform/systrap.stubFilters
 var stubFilters map[string]precompiledseccomp.Program
+
+// timerDue is told of expirations: patches/0007-clocks-that-stand-still.patch.
+//
+//go:linkname timerDue gvisor.dev/gvisor/pkg/sentry/ktime.Due
+var timerDue atomic.Pointer[func(ktime.SampledClock, ktime.Time)]
 
 // loaderFields are the unexported fields of boot.Loader that carry a run's data.
 type loaderFields struct {

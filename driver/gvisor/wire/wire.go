@@ -21,7 +21,7 @@ import (
 )
 
 // Version is checked in hello: an engine talks only to a sentry of its own build.
-const Version = 3
+const Version = 4
 
 // Placed is the first message of an engine. A child that is born before its parent was moved would stay outside the
 // group and its limits.
@@ -44,6 +44,7 @@ type Request struct {
 	NoSpawn bool           `json:"no_spawn,omitempty"`
 
 	ReadOnly bool     `json:"read_only,omitempty"` // see driver.Spec
+	Held     *driver.Held `json:"held,omitempty"`
 	Trees    []string `json:"trees"`               // of the image, which programs may read
 
 	MemoryBytes    int64 `json:"memory_bytes"`

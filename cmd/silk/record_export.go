@@ -1,0 +1,159 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/silk-sandbox/silk/internal/atomicfile"
+	"github.com/silk-sandbox/silk/record"
+	"github.com/silk-sandbox/silk/replay"
+	"github.com/silk-sandbox/silk/store"
+)
+
+func (a *app) recordExportCommand() *cobra.Command {
+	var out, artifacts string
+	c := &cobra.Command{
+		Use: "export RUN", Short: "Write a run into one file that replays elsewhere", Args: needArgs(1, 1, "one run"),
+		Long: `Write into one file what is kept of a run: its signed record, the request and what went in, output, artifacts, and what its image is made
+of. silk record verify checks such a file and silk record replay runs it, on any machine that has the image and your public key. Values of
+variables and secrets are not in it. silk run keeps no artifacts by itself: --artifacts names the directory that has received them.`,
+		Example: "  silk record export 01JF4Z -o run.silk\n  silk record export 01JF4Z -o run.silk --artifacts out",
+		RunE:    func(_ *cobra.Command, args []string) error { return a.recordExport(args[0], out, artifacts) },
+	}
+	c.Flags().StringVarP(&out, "output", "o", "", "`FILE` to write")
+	c.Flags().StringVar(&artifacts, "artifacts", "", "`DIR` with the artifacts of the run (default: what a server has kept)")
+	_ = c.MarkFlagRequired("output")
+	return a.jsonFlag(c)
+}
+
+// exported is the JSON of silk record export.
+type exported struct {
+	Run     string   `json:"run"`
+	File    string   `json:"file"`
+	Bytes   int64    `json:"bytes"`
+	Replays bool     `json:"replays"`
+	Why     []string `json:"why,omitempty"` // not
+	Missing []string `json:"missing"`       // artifacts that are not in it
+}
+
+func (a *app) recordExport(id, out, artifacts string) error {
+	if a.serverURL() != "" {
+		return a.exportFromServer(id, out)
+	}
+	db, home, err := a.openStore()
+	if err != nil {
+		return runMissing(id, err)
+	}
+	defer db.Close()
+	b, missing, err := a.collect(db, home, id, artifacts)
+	if err != nil {
+		return err
+	}
+	if b.Envelope == nil {
+		return fmt.Errorf("run %s: %w", b.Kept.Record.Run, record.ErrUnsigned)
+	}
+	keys, err := a.publicKeys(nil)
+	if err != nil {
+		return err
+	}
+	kept := b.Kept.Record
+	_, faults, err := b.Verify(keys)
+	if err != nil {
+		return findingf("the record of run %s: %v", kept.Run, err)
+	}
+	if len(faults) > 0 {
+		return findingf("run %s: %s", kept.Run, strings.Join(faults, "; "))
+	}
+	if err := atomicfile.WriteFunc(out, 0o600, b.Write); err != nil {
+		return err
+	}
+	answer := exported{Run: kept.Run, File: out, Missing: append([]string{}, missing...)}
+	if _, err := b.Kept.Read(); err == nil {
+		answer.Replays = true
+	} else {
+		answer.Why = []string{err.Error()}
+	}
+	return a.printExported(answer)
+}
+
+func (a *app) printExported(answer exported) error {
+	info, err := os.Stat(answer.File)
+	if err != nil {
+		return err
+	}
+	answer.Bytes = info.Size()
+	if a.json {
+		return a.printJSON(answer)
+	}
+	rows := [][]string{{"run", answer.Run}, {"file", fmt.Sprintf("%s, %s", printable(answer.File), sizeText(answer.Bytes))}}
+	for _, why := range answer.Why {
+		rows = append(rows, []string{"note", printable(why)})
+	}
+	for _, name := range answer.Missing {
+		rows = append(rows, []string{"not in it", "artifact " + printable(name)})
+	}
+	return a.table(rows)
+}
+
+// bundleOf is what is kept of a run, but for its artifacts.
+func (a *app) bundleOf(db *store.DB, home, id string) (replay.Bundle, error) {
+	b, _, err := a.collect(db, home, id, "")
+	return b, err
+}
+
+// collect is what is kept of a run. artifacts is where they are; "": where a server has put them.
+func (a *app) collect(db *store.DB, home, id, artifacts string) (replay.Bundle, []string, error) {
+	c, err := a.loadConfig()
+	if err != nil {
+		return replay.Bundle{}, nil, err
+	}
+	e, err := record.Get(a.ctx, db, id)
+	if err != nil {
+		return replay.Bundle{}, nil, runMissing(id, err)
+	}
+	images, err := openImageStore(c, home)
+	if err != nil {
+		return replay.Bundle{}, nil, err
+	}
+	return replay.Collect(a.ctx, db, replay.Places{
+		Home: home, Artifacts: or(artifacts, filepath.Join(home, record.ArtifactsDir, e.Record.Run)), Image: images.describe,
+	}, e.Record.Run)
+}
+
+// describe is what the store knows of an image, JSON.
+func (s imageStore) describe(digest string) ([]byte, error) {
+	img, err := s.Resolve(digest)
+	if err != nil {
+		return nil, err
+	}
+	meta, err := s.Meta(img)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(meta)
+}
+
+// readBundle reads and verifies a file of silk record export.
+func (a *app) readBundle(name string, keyFiles []string) (b replay.Bundle, faults []string, err error) {
+	keys, err := a.publicKeys(keyFiles)
+	if err != nil {
+		return b, nil, err
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return b, nil, err
+	}
+	defer f.Close() // it was only read
+	if b, err = replay.ReadBundle(f); err != nil {
+		return b, nil, findingf("%s: %v", name, err)
+	}
+	if _, faults, err = b.Verify(keys); err != nil {
+		return b, nil, findingf("%s: %v", name, err)
+	}
+	return b, faults, nil
+}
