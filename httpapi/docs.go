@@ -12,6 +12,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/silk-sandbox/silk/api"
 	"github.com/silk-sandbox/silk/skill"
 )
 

@@ -24,7 +24,7 @@ type options struct {
 	Network       string            `json:"network,omitempty" jsonschema:"deny: no sockets; loopback: inside the sandbox only. At most the profile's"`
 	Hosts         []string          `json:"hosts,omitempty" jsonschema:"host:port that the program may reach, such as api.example.org:443; only what the profile or the owner's configuration allows. In place of network"`
 	NoSpawn       bool              `json:"no_spawn,omitempty" jsonschema:"the program may start no process"`
-	Deterministic bool              `json:"deterministic,omitempty" jsonschema:"one processor, no random hash seeds"`
+	Deterministic bool              `json:"deterministic,omitempty" jsonschema:"the same each time: fixed clocks and random numbers, one processor"`
 }
 
 // call is how the answer is wanted.

@@ -29,9 +29,9 @@ type Replay struct {
 // maxInput bounds what is read of an input that was kept.
 const maxInput = 256 << 20
 
-// Input reads what is kept of the input of a run with a full id: one of the Input... constants. nil means that nothing is. home is the
+// KeptInput reads what is kept of the input of a run with a full id: one of the Input... constants. nil means that nothing is. home is the
 // state directory that db lies in.
-func Input(ctx context.Context, db *store.DB, home, run, what string) ([]byte, error) {
+func KeptInput(ctx context.Context, db *store.DB, home, run, what string) ([]byte, error) {
 	var data []byte
 	err := db.QueryRowContext(ctx, "SELECT data FROM outputs WHERE run = ? AND channel = ?", run, what).Scan(&data)
 	if err == nil {

@@ -21,9 +21,6 @@ var ErrRemoved = errors.New("it was removed, as the owner's retention wants")
 // 0.2 ms, a directory and a file cost more; a row ten times as large is written twice, to the log and to the file.
 const InlineBytes = 64 << 10
 
-// ArtifactsDir is the directory of the artifacts of runs that a server keeps, each below its run's id, inside a state directory.
-const ArtifactsDir = "artifacts"
-
 // RunsDir is the directory of the files of runs inside a state directory.
 const RunsDir = "runs"
 

@@ -155,7 +155,10 @@ func TestVerifyStatements(t *testing.T) {
 		`{"_type":"https://in-toto.io/Statement/v1","predicateType":"urn:silk:run-record:v2","predicate":{},"subject":[]}`: "it is a statement",
 		`[]`: "cannot unmarshal",
 	} {
-		id, sig := k.Sign([]byte(payload))
+		id, sig, err := k.Sign([]byte(payload))
+		if err != nil {
+			t.Fatal(err)
+		}
 		text, err := json.Marshal(dsse.Envelope{PayloadType: payloadType, Payload: base64.StdEncoding.EncodeToString([]byte(payload)), Signatures: []dsse.Signature{{KeyID: id, Sig: sig}}})
 		if err != nil {
 			t.Fatal(err)

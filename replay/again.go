@@ -39,6 +39,9 @@ func (k Kept) Read() (Request, error) {
 	case k.Record.Replay == nil:
 		return r, refuse("nothing of its request is kept: it did not start, silk was ended before it, or it is of an earlier version")
 	}
+	if k.Request == nil {
+		return r, refuse("what was kept of it is gone: retention has removed it")
+	}
 	if got := hashOf(k.Request); got != k.Record.Replay.RequestSHA256 {
 		return r, &ChangedError{"request", got, k.Record.Replay.RequestSHA256}
 	}
@@ -56,6 +59,9 @@ func (k Kept) Read() (Request, error) {
 		is   Part
 		text []byte
 	}{{"workspace", r.Workspace, k.Workspace}, {"stdin", r.Stdin, k.Stdin}} {
+		if part.is.Present && part.text == nil {
+			return r, refuse("its %s is gone: retention has removed it", part.name)
+		}
 		if got := hashOf(part.text); part.is.Present && got != part.is.SHA256 {
 			return r, &ChangedError{part.name, got, part.is.SHA256}
 		}

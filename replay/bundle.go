@@ -68,8 +68,13 @@ func (b Bundle) Write(w io.Writer) error {
 		name string
 		data []byte
 	}{
-		{partRecord, b.Envelope}, {partRequest, b.Kept.Request}, {partWorkspace, b.Kept.Workspace}, {partStdin, b.Kept.Stdin},
-		{partStdout, b.Stdout}, {partStderr, b.Stderr}, {partImage, b.Image},
+		{partRecord, b.Envelope},
+		{partRequest, b.Kept.Request},
+		{partWorkspace, b.Kept.Workspace},
+		{partStdin, b.Kept.Stdin},
+		{partStdout, b.Stdout},
+		{partStderr, b.Stderr},
+		{partImage, b.Image},
 	} {
 		errs = append(errs, put(p.name, p.data))
 	}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"database/sql"
+	"errors"
 	"io"
 	"path/filepath"
 	"strings"
@@ -89,7 +90,7 @@ func parts(t *testing.T, text []byte, change func(name string, data []byte) []by
 	in, to := tar.NewReader(unzip), tar.NewWriter(zip)
 	for {
 		h, err := in.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
@@ -170,7 +171,9 @@ func TestReadBundleRefuses(t *testing.T) {
 		_ = zip.Close() // a size that is not there keeps w from closing
 		return out.Bytes()
 	}
-	file := func(name string, size int64) tar.Header { return tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size} }
+	file := func(name string, size int64) tar.Header {
+		return tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size}
+	}
 	for name, test := range map[string]struct {
 		text []byte
 		want string

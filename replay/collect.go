@@ -15,8 +15,8 @@ import (
 
 // Places are where the parts of a bundle lie that are not in the database.
 type Places struct {
-	Home      string                               // the state directory
-	Artifacts string                               // directory with the artifacts of the run; "": there is none
+	Home      string                              // the state directory
+	Artifacts string                              // directory with the artifacts of the run; "": there is none
 	Image     func(digest string) ([]byte, error) // its description; an error that is fs.ErrNotExist: it is gone. nil: it is left out
 }
 
@@ -32,7 +32,7 @@ func Collect(ctx context.Context, db *store.DB, from Places, run string) (b Bund
 		return Bundle{}, nil, err
 	}
 	for what, to := range map[string]*[]byte{record.InputRequest: &b.Kept.Request, record.InputWorkspace: &b.Kept.Workspace, record.InputStdin: &b.Kept.Stdin} {
-		if *to, err = record.Input(ctx, db, from.Home, run, what); err != nil {
+		if *to, err = record.KeptInput(ctx, db, from.Home, run, what); err != nil {
 			return Bundle{}, nil, err
 		}
 	}
@@ -52,6 +52,9 @@ func Collect(ctx context.Context, db *store.DB, from Places, run string) (b Bund
 
 func output(ctx context.Context, db *store.DB, home, run, channel string) ([]byte, error) {
 	r, err := record.Output(ctx, db, home, run, channel)
+	if errors.Is(err, record.ErrRemoved) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -121,7 +121,9 @@ func things(r record.Record) map[string]string {
 
 // inOrder is the order of names for people: outcome, stdout, stderr, artifacts.
 func inOrder(a, b string) int {
-	rank := func(s string) int { return max(0, slices.Index([]string{"artifact", "stderr", "stdout", "outcome"}, strings.Fields(s)[0])) }
+	rank := func(s string) int {
+		return max(0, slices.Index([]string{"artifact", "stderr", "stdout", "outcome"}, strings.Fields(s)[0]))
+	}
 	if n := rank(b) - rank(a); n != 0 {
 		return n
 	}

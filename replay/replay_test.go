@@ -85,12 +85,16 @@ func TestRefused(t *testing.T) {
 		{"a variable is missing", nil, nil, "give it again with --env SEED=VALUE"},
 		{"a variable has another value", nil, []string{"SEED=other"}, "SEED had another value"},
 		{"a variable that there was not", nil, []string{"SEED=secret", "MORE=1"}, "it had no variable MORE"},
-		{"a mount", func(r *policy.Request, _ *Run) { r.Mounts = []policy.Mount{{Source: "/store/x", Target: "/workspace/x"}} }, nil, "what was mounted on /workspace/x"},
+		{"a mount", func(r *policy.Request, _ *Run) {
+			r.Mounts = []policy.Mount{{Source: "/store/x", Target: "/workspace/x"}}
+		}, nil, "what was mounted on /workspace/x"},
 		{"a terminal", func(r *policy.Request, _ *Run) { r.Terminal = true }, nil, "it had a terminal"},
-		{"a large workspace", func(_ *policy.Request, run *Run) { run.Workspace = Part{Bytes: 64 << 20} }, nil, "its workspace is not kept: it had 64 MiB"},
-		{"a large input", func(_ *policy.Request, run *Run) { run.Stdin = Part{Bytes: 64 << 20} }, nil, "its input is not kept: it had 64 MiB"},
+		{"a large workspace", func(_ *policy.Request, run *Run) { run.Workspace = Part{Bytes: 64 << 20} }, nil, "its workspace is not kept: it had 64MiB"},
+		{"a large input", func(_ *policy.Request, run *Run) { run.Stdin = Part{Bytes: 64 << 20} }, nil, "its input is not kept: it had 64MiB"},
 		{"an input that was left behind", func(_ *policy.Request, run *Run) { run.StdinLost = true }, nil, "is not known"},
-		{"a full disk", func(_ *policy.Request, run *Run) { run.Missing, run.Workspace = "its workspace could not be kept: full", Part{} }, nil, "could not be kept: full"},
+		{"a full disk", func(_ *policy.Request, run *Run) {
+			run.Missing, run.Workspace = "its workspace could not be kept: full", Part{}
+		}, nil, "could not be kept: full"},
 		{"an engine's container", func(r *policy.Request, _ *Run) { r.Client = policy.ClientRuntime }, nil, "container engine"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -99,7 +99,7 @@ func TestRecoverSalvages(t *testing.T) {
 	s := newStand(t, nil)
 	lost := newID()
 	err := s.db().Update(t.Context(), func(tx *sql.Tx) error {
-		return record.Begin(t.Context(), tx, "gone", record.Entry{Record: record.Record{Run: lost, RequestSHA256: "x", Policy: record.Policy{OutputBytes: 300_000}}})
+		return record.Begin(t.Context(), tx, "gone", record.Entry{Record: record.Record{Run: lost, Client: "cli", RequestSHA256: hashText("x"), Policy: record.Policy{OutputBytes: 300_000}}})
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +134,7 @@ func TestSalvageFails(t *testing.T) {
 	s := newStand(t, nil)
 	lost := newID()
 	err := s.db().Update(t.Context(), func(tx *sql.Tx) error {
-		return record.Begin(t.Context(), tx, "gone", record.Entry{Record: record.Record{Run: lost, RequestSHA256: "x"}})
+		return record.Begin(t.Context(), tx, "gone", record.Entry{Record: record.Record{Run: lost, Client: "cli", RequestSHA256: hashText("x")}})
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +158,7 @@ func TestRecover(t *testing.T) {
 	whole := s.run(request("flood:200000"), IO{})
 	lost := newID()
 	err := s.db().Update(t.Context(), func(tx *sql.Tx) error {
-		return record.Begin(t.Context(), tx, "gone", record.Entry{Record: record.Record{Run: lost, RequestSHA256: "x"}})
+		return record.Begin(t.Context(), tx, "gone", record.Entry{Record: record.Record{Run: lost, Client: "cli", RequestSHA256: hashText("x")}})
 	})
 	if err != nil {
 		t.Fatal(err)

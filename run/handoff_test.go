@@ -165,7 +165,7 @@ func TestLostOutputIsPassedOn(t *testing.T) {
 	long := append(bytes.Repeat([]byte("x"), 2*maxLogBytes), "the end"...)
 	lost := newID()
 	err := s.db().Update(t.Context(), func(tx *sql.Tx) error {
-		return record.Begin(t.Context(), tx, "gone", record.Entry{Record: record.Record{Run: lost, RequestSHA256: "x", Policy: record.Policy{OutputBytes: 10}}})
+		return record.Begin(t.Context(), tx, "gone", record.Entry{Record: record.Record{Run: lost, Client: "cli", RequestSHA256: hashText("x"), Policy: record.Policy{OutputBytes: 10}}})
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -44,14 +44,14 @@ type life struct {
 	way     *egress.Way // as traffic
 	wayLost error       // why there was no way out from some moment on
 
-	streams  *streams
-	stdin    *os.File // our end of the sandbox's stdin or terminal, nil if it has none
-	draining chan struct{}
-	filled   chan struct{} // closed when manifest and filledAt are set
-	filledAt time.Time     // nothing but the start of the program comes after it
-	waited   bool          // Wait of the sandbox has returned
-	monitored string       // by what, once it has
-	undo     cleanup.Stack
+	streams   *streams
+	stdin     *os.File // our end of the sandbox's stdin or terminal, nil if it has none
+	draining  chan struct{}
+	filled    chan struct{} // closed when manifest and filledAt are set
+	filledAt  time.Time     // nothing but the start of the program comes after it
+	waited    bool          // Wait of the sandbox has returned
+	monitored string        // by what, once it has
+	undo      cleanup.Stack
 
 	// Set by Fill and Drain, which the driver calls from goroutines of its own, before Start and Wait return.
 	manifest      workspace.Manifest

@@ -212,9 +212,6 @@ func (a *app) recordKey(rotate bool) error {
 		if _, err := ring.Rotate(a.ctx); err != nil {
 			return err
 		}
-		if ring, err = a.openKeys(); err != nil {
-			return err
-		}
 	}
 	keys, err := a.ownKeys()
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/silk-sandbox/silk/internal/atomicfile"
 	"github.com/silk-sandbox/silk/record"
 	"github.com/silk-sandbox/silk/replay"
+	"github.com/silk-sandbox/silk/retention"
 	"github.com/silk-sandbox/silk/store"
 )
 
@@ -37,13 +38,14 @@ type exported struct {
 	File    string   `json:"file"`
 	Bytes   int64    `json:"bytes"`
 	Replays bool     `json:"replays"`
-	Why     []string `json:"why,omitempty"` // not
-	Missing []string `json:"missing"`       // artifacts that are not in it
+	Why     []string `json:"why,omitempty"`   // not
+	Needs   []string `json:"needs,omitempty"` // variables whose values are to be given again
+	Missing []string `json:"missing"`         // artifacts that are not in it
 }
 
 func (a *app) recordExport(id, out, artifacts string) error {
 	if a.serverURL() != "" {
-		return a.exportFromServer(id, out)
+		return usagef("export a run on the host that has run it")
 	}
 	db, home, err := a.openStore()
 	if err != nil {
@@ -73,10 +75,12 @@ func (a *app) recordExport(id, out, artifacts string) error {
 		return err
 	}
 	answer := exported{Run: kept.Run, File: out, Missing: append([]string{}, missing...)}
-	if _, err := b.Kept.Read(); err == nil {
-		answer.Replays = true
-	} else {
+	r, err := b.Kept.Read()
+	if answer.Replays = err == nil; err != nil {
 		answer.Why = []string{err.Error()}
+	}
+	for _, v := range r.Env {
+		answer.Needs = append(answer.Needs, v.Name)
 	}
 	return a.printExported(answer)
 }
@@ -93,6 +97,9 @@ func (a *app) printExported(answer exported) error {
 	rows := [][]string{{"run", answer.Run}, {"file", fmt.Sprintf("%s, %s", printable(answer.File), sizeText(answer.Bytes))}}
 	for _, why := range answer.Why {
 		rows = append(rows, []string{"note", printable(why)})
+	}
+	for _, name := range answer.Needs {
+		rows = append(rows, []string{"needs", printable("--env " + name + "=..., whose value is not kept")})
 	}
 	for _, name := range answer.Missing {
 		rows = append(rows, []string{"not in it", "artifact " + printable(name)})
@@ -121,7 +128,7 @@ func (a *app) collect(db *store.DB, home, id, artifacts string) (replay.Bundle, 
 		return replay.Bundle{}, nil, err
 	}
 	return replay.Collect(a.ctx, db, replay.Places{
-		Home: home, Artifacts: or(artifacts, filepath.Join(home, record.ArtifactsDir, e.Record.Run)), Image: images.describe,
+		Home: home, Artifacts: or(artifacts, filepath.Join(home, retention.ArtifactsDir, e.Record.Run)), Image: images.describe,
 	}, e.Record.Run)
 }
 

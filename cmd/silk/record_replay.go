@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -114,7 +115,7 @@ func (a *app) replayOf(kept replay.Kept, r replay.Request, f replayFlags) error 
 		return err
 	}
 	defer h.close()
-	if _, err := h.images.Resolve(r.Image); isNotFound(err) {
+	if _, err := h.images.Resolve(r.Image); errors.Is(err, fs.ErrNotExist) {
 		return missingf("there is no image %s here, on which it ran: it was %s there, and the same version of silk builds the same bytes with silk image build; or bring it here with silk image export and import", r.Image, r.Tag)
 	}
 	if err := h.knownDriver(req.Driver); err != nil {

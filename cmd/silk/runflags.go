@@ -51,7 +51,7 @@ func (f *runFlags) add(a *app, c *cobra.Command) {
 	s.StringArrayVar(&f.secrets, "secret", nil, "`SECRET` as NAME@HOST:PORT/Header: requests to HOST get Header with the value of your variable NAME, which the program never has (repeatable)")
 	s.StringVar(&f.approve, "approve", "", "`HASH` of the plan that you approve, as silk plan prints it: of what is run and granted, code and limits, and of the names, not the contents, of what --dir, --file and --mount bring in")
 	s.BoolVar(&f.noSpawn, "no-spawn", false, "the program may start threads, but no process")
-	s.BoolVar(&f.deterministic, "deterministic", false, "one processor and a fixed PYTHONHASHSEED; random numbers and clocks still differ")
+	s.BoolVar(&f.deterministic, "deterministic", false, "the same each time: clocks that start at a fixed time and stand still while the program computes, the same random numbers, one processor")
 	s.StringVar(&f.driver, "driver", "", "`DRIVER` that isolates the run (default auto)")
 	s.StringVar(&f.isolation, "isolation", "", "refuse anything weaker than `KIND`: microvm")
 	s.BoolVar(&f.requireWatch, "require-watch", false, "refuse to run unless the host's kernel watches the sandbox besides (eBPF; needs root)")

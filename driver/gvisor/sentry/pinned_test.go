@@ -46,8 +46,8 @@ var patched = map[string][]string{
 		"var judgeExecutable func(ctx context.Context, file *vfs.FileDescription) error",
 		"var judgeExecutableName func(ctx context.Context, root, start vfs.VirtualDentry, name string, follow bool) error",
 	},
-	"0006-stub-filters-ahead.patch":       {"var stubFilters map[string]precompiledseccomp.Program"},
-	"0007-clocks-that-stand-still.patch":  {"var Due atomic.Pointer[func(clock SampledClock, at Time)]"},
+	"0006-stub-filters-ahead.patch":      {"var stubFilters map[string]precompiledseccomp.Program"},
+	"0007-clocks-that-stand-still.patch": {"var Due atomic.Pointer[func(clock SampledClock, at Time)]"},
 }
 
 func TestLinknamesArePinned(t *testing.T) {

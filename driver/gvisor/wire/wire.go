@@ -43,9 +43,9 @@ type Request struct {
 	Files   []driver.File  `json:"files,omitempty"`
 	NoSpawn bool           `json:"no_spawn,omitempty"`
 
-	ReadOnly bool     `json:"read_only,omitempty"` // see driver.Spec
+	ReadOnly bool         `json:"read_only,omitempty"` // see driver.Spec
 	Held     *driver.Held `json:"held,omitempty"`
-	Trees    []string `json:"trees"`               // of the image, which programs may read
+	Trees    []string     `json:"trees"` // of the image, which programs may read
 
 	MemoryBytes    int64 `json:"memory_bytes"`
 	WorkspaceBytes int64 `json:"workspace_bytes"`
