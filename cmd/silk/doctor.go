@@ -132,8 +132,10 @@ func (a *app) facts() []fact {
 		}
 		facts = append(facts, a.driverFacts(h, d, images)...)
 	}
-	if why, ok := h.tools.Absent["docker"]; ok {
-		facts = append(facts, fact{"driver docker", factNo, why})
+	for _, name := range []string{"gvisor", "docker"} {
+		if why, ok := h.tools.Absent[name]; ok {
+			facts = append(facts, fact{"driver " + name, factNo, why})
+		}
 	}
 	for _, d := range h.tools.Drivers {
 		if summary, known := promise.Summary(d.Name(), os.Geteuid() == 0); known {

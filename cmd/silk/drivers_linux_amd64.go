@@ -18,8 +18,7 @@ import (
 )
 
 // hostDrivers makes the drivers of this version: firecracker where it and KVM can be used, gvisor, docker where there is an engine, and qemu where there is one with
-// a kernel. Where gvisor cannot be
-// used there is none, and a run says why: nobody is put into a container who has not asked for it.
+// a kernel. See [arrange] for which of them there are where gvisor cannot be used.
 func hostDrivers(cfg driverConfig) (hostTools, error) {
 	config := gvisor.Config{Home: cfg.Home, Sentry: cfg.Sentry, Ready: cfg.Ready, Logger: cfg.Logger}
 	if cfg.Group != "" {
@@ -28,26 +27,33 @@ func hostDrivers(cfg driverConfig) (hostTools, error) {
 	if cfg.Watch {
 		config.Watch, config.Unwatched = newHostWatch()
 	}
+	tools := hostTools{Absent: map[string]string{}}
+	var f found
+	var sweep []func(context.Context) error
+	var leftovers []func() ([]string, error)
+	var closers []func() error
 	g, err := gvisor.New(config)
-	if errors.Is(err, gvisor.ErrUnusable) {
-		return hostTools{WhyNone: err}, nil
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, gvisor.ErrUnusable):
+		tools.WhyNone, tools.Absent["gvisor"] = err, strings.TrimPrefix(err.Error(), gvisor.ErrUnusable.Error()+": ")
+	case err != nil:
 		return hostTools{}, &hostError{err}
+	default:
+		f.kernel, tools.KeepReady = g, g.KeepReady
+		sweep, leftovers, closers = append(sweep, g.Sweep), append(leftovers, g.Leftovers), append(closers, g.Close)
 	}
-	tools := hostTools{Drivers: []driver.Driver{g}, Absent: map[string]string{}}
 	var d *docker.Driver
 	var why string
-	if !cfg.Contained {
-		d, why, err = dockerDriver(cfg)
+	switch {
+	case f.kernel == nil:
+		why = "gvisor cannot be used here, and nobody is put into a container who has not asked for it"
+	case !cfg.Contained:
+		if d, why, err = dockerDriver(cfg); err != nil {
+			return hostTools{}, errors.Join(err, g.Close())
+		}
 	}
-	if err != nil {
-		return hostTools{}, errors.Join(err, g.Close())
-	}
-	sweep, leftovers := []func(context.Context) error{g.Sweep}, []func() ([]string, error){g.Leftovers}
-	closers := []func() error{g.Close}
 	if d != nil {
-		tools.Drivers = append(tools.Drivers, d, d.Silk(version))
+		f.containers = []driver.Driver{d, d.Silk(version)}
 		sweep, leftovers, closers = append(sweep, d.Sweep), append(leftovers, d.Leftovers), append(closers, d.Close)
 	} else {
 		tools.Absent["docker"], tools.Absent["docker/silk"] = why, why
@@ -57,15 +63,18 @@ func hostDrivers(cfg driverConfig) (hostTools, error) {
 		sweep, leftovers = append(sweep, m.Sweep), append(leftovers, m.Leftovers)
 		if why := m.Usable(); why != nil {
 			tools.Absent[m.Name()] = strings.TrimPrefix(why.Error(), firecracker.ErrUnusable.Error()+": ")
-		} else if m.Name() == jailedDriver { // preferred to all others
-			tools.Drivers = slices.Insert(tools.Drivers, 0, driver.Driver(m))
+		} else if m.Name() == jailedDriver {
+			f.jailed = m
 		} else {
-			tools.Drivers = append(tools.Drivers, m)
+			f.emulated = m
 		}
+	}
+	if tools.Drivers = arrange(f); len(tools.Drivers) == 0 {
+		return hostTools{WhyNone: tools.WhyNone}, nil
 	}
 	gateway := process.New(func() (string, error) { return process.Executable.Locate(cfg.Gateway, cfg.Home) }, cfg.Limits)
 	closers = append(closers, gateway.Close)
-	tools.Egress, tools.KeepReady = gateway, g.KeepReady
+	tools.Egress = gateway
 	tools.Sweep = func(ctx context.Context) (err error) {
 		for _, one := range sweep {
 			err = errors.Join(err, one(ctx))
@@ -99,6 +108,31 @@ func hostDrivers(cfg driverConfig) (hostTools, error) {
 		return slices.Concat(kernels, gateways, agents), errors.Join(err, gatewayErr, agentErr)
 	}
 	return tools, nil
+}
+
+// found are the drivers that can be used on a host; nil: this one cannot.
+type found struct {
+	kernel           driver.Driver // gvisor
+	jailed, emulated driver.Driver // virtual machines: firecracker and qemu
+	containers       []driver.Driver
+}
+
+// arrange puts them in the order in which they are preferred: firecracker before gvisor, and those that are used only when they are asked for behind. Where there is neither of these two there is none
+// at all, and a run says why: nobody is put into a container, or into a machine that may be emulated, who has not asked for it.
+func arrange(f found) (list []driver.Driver) {
+	for _, d := range []driver.Driver{f.jailed, f.kernel} {
+		if d != nil {
+			list = append(list, d)
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	list = append(list, f.containers...)
+	if f.emulated != nil {
+		list = append(list, f.emulated)
+	}
+	return list
 }
 
 // gatewayFact says what a gateway that was taken over could read on this host: without Landlock, as much as whoever runs it.
