@@ -51,17 +51,18 @@ test-cgroup2: build ## limits under cgroup v2: Debian's kernel in QEMU (package 
 	$(call images,lab:text)
 	$(GO) run -buildvcs=false ./tests/cgroup2/boot -home $(SILK_HOME)
 
-kernel: ## a minimal kernel for virtual machines in bin/kernel, from Debian's source package; not yet what silk boots (tools/kernel/build says what it needs)
+kernel: build ## a minimal kernel for virtual machines from Debian's source package, as the image kernel:minimal (tools/kernel/build says what it needs)
 	tools/kernel/build bin/kernel
+	bin/silk image build --vmlinux bin/kernel/vmlinux kernel:minimal
 
 test-firecracker: build ## the same with the Firecracker of this host: SILK_FIRECRACKER=/path SILK_JAILER=/path, as root, with KVM
 	$(call images,lab:text kernel)
 	SILK_TEST_HOME=$(SILK_HOME) SILK_TEST_MICROVM=all SILK_TEST_REQUIRE=root,kvm,images $(GO) test -count 1 -timeout 60m -run Jail ./driver/firecracker
 
-test-microvm: build images ## conformance, rows, attacks and the way out in virtual machines, emulated where there is no KVM (package qemu-system-x86), by QEMU and by the doubles of Firecracker: hours
+test-microvm: build images kernel ## conformance, rows, attacks and the way out in virtual machines, emulated where there is no KVM (package qemu-system-x86), by QEMU and by the doubles of Firecracker, with both kernels: hours
 	$(call images,kernel egress:curl)
-	SILK_TEST_HOME=$(SILK_HOME) SILK_TEST_MICROVM=all SILK_TEST_REQUIRE=qemu $(GO) test -count 1 -timeout 240m ./driver/firecracker/...
-	SILK_TEST_HOME=$(SILK_HOME) SILK_TEST_MICROVM=all SILK_TEST_REQUIRE=qemu $(GO) test -count 1 -p 1 -timeout 300m -run 'InMachines$$' ./tests/e2e ./tests/egress ./tests/escape
+	SILK_TEST_HOME=$(SILK_HOME) SILK_TEST_MICROVM=all SILK_TEST_REQUIRE=qemu,images $(GO) test -count 1 -timeout 240m ./driver/firecracker/...
+	SILK_KERNEL=kernel:minimal SILK_TEST_HOME=$(SILK_HOME) SILK_TEST_MICROVM=all SILK_TEST_REQUIRE=qemu,images $(GO) test -count 1 -p 1 -timeout 300m -run 'InMachines$$' ./tests/e2e ./tests/egress ./tests/escape
 
 lint-api: ## api/openapi.yaml by a linter of others (tools/openapi; needs npm)
 	npm ci --silent --prefix tools/openapi
@@ -98,6 +99,10 @@ fuzz: ## every fuzz target for FUZZTIME (30s), and the built silk against the ho
 bench: build images ## compare with runc, runsc, bwrap and docker; write docs/benchmarks.md
 	cd bench/runsc && $(BUILD) -ldflags '-s -w' -o ../../bin/runsc gvisor.dev/gvisor/runsc
 	tools/dockerd bash -c 'DOCKER_HOST=$$SILK_TEST_DOCKER $(GO) run -buildvcs=false ./bench -out docs/benchmarks.md'
+
+bench-microvm: build kernel ## measure virtual machines anew, and put that section into docs/benchmarks.md (package qemu-system-x86; minutes)
+	$(call images,lab:text kernel)
+	$(GO) run -buildvcs=false ./bench -insert -n 7 -out docs/benchmarks.md
 
 lint: ## formatting, vet, staticcheck and our bans (.golangci.yml gives the reasons)
 	$(GO) tool -modfile=tools/go.mod golangci-lint run --allow-parallel-runners ./...

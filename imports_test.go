@@ -60,7 +60,7 @@ var mayImport = map[string]string{
 	"cmd/silk":                "*",                                  // the one place that names concrete drivers
 	"cmd/silk/*":              "*",
 	"cmd/silk-sentry":         "driver/gvisor/sentry",
-	"bench":                   "api driver driver/gvisor egress egress/process image record store", // speaks to the service as clients do, measures the driver below the engine, unpacks images for others, and fills a store
+	"bench":                   "api driver driver/firecracker driver/gvisor egress egress/process image record store", // speaks to the service as clients do, measures drivers below the engine, unpacks images for others, and fills a store
 	"tests/*":                 "*",
 }
 

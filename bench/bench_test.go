@@ -134,6 +134,13 @@ func TestReport(t *testing.T) {
 		crowds: []crowded{{"silk", 50, 5 * time.Second, 21 << 20}},
 		inside: []comparison{{insidePrograms[0], []figures{row("runc", 300, 0), row("silk", 330, 0)}}},
 		trace:  "exec 1 ms\n",
+		machines: machines{
+			notes: []string{"emulated"}, agent: 3 << 20, flowVMM: 20 * time.Second, flowOwn: time.Second, flowWall: 25 * time.Second,
+			kernels: []booted{
+				{"kernel", 60 << 20, 4 * time.Second, 3 * time.Second, 5 * time.Second, 9 * time.Second, 25 * time.Millisecond},
+				{"kernel:minimal", 12 << 20, time.Second, 900 * time.Millisecond, 1100 * time.Millisecond, 6 * time.Second, 31 * time.Millisecond},
+			},
+		},
 	}
 	var page strings.Builder
 	if err := r.write(&page); err != nil {
@@ -151,6 +158,23 @@ func TestReport(t *testing.T) {
 	}
 	if diff := cmp.Diff(string(want), page.String()); diff != "" {
 		t.Errorf("page differs (-want +got):\n%s", diff)
+	}
+}
+
+// One section of a page is measured anew, and the others stay as they are.
+func TestReplaceSection(t *testing.T) {
+	const section = "## Two\n\nnew\n\n"
+	for _, test := range []struct{ name, page, want string }{
+		{"in the middle", "# All\n\n## One\n\n1\n\n## Two\n\nold\n\n## Three\n\n3\n", "# All\n\n## One\n\n1\n\n## Two\n\nnew\n\n## Three\n\n3\n"},
+		{"at the end", "# All\n\n## Two\n\nold\n", "# All\n\n## Two\n\nnew\n"},
+		{"none yet", "# All\n\n## One\n", "# All\n\n## One\n\n## Two\n\nnew\n"},
+		{"one whose heading begins alike", "## Two more\n\nx\n", "## Two more\n\nx\n\n## Two\n\nnew\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := replaceSection(test.page, section); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
 	}
 }
 

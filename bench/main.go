@@ -32,11 +32,14 @@ type config struct {
 	runsc   string
 	server  string // of silk serve
 	gateway string
+	agent   string // of virtual machines
+	qemu    string // what runs those; empty: there is none
 	home    string // state directory of silk, with the lab images
 	n       int    // rounds of cold starts
 	pairs   int    // pairs for what policy costs
 	crowd   int    // sandboxes at once
 	parts   string // comma-separated; empty: all
+	insert  bool   // the section of virtual machines into a page that is there
 }
 
 func main() {
@@ -47,12 +50,15 @@ func main() {
 	flag.StringVar(&cfg.runsc, "runsc", "bin/runsc", "stock runsc's `BINARY`")
 	flag.StringVar(&cfg.server, "server", "bin/silk-server", "silk serve's `BINARY`")
 	flag.StringVar(&cfg.gateway, "gateway", "bin/silk-gateway", "silk's egress gateway's `BINARY`")
+	flag.StringVar(&cfg.agent, "agent", "bin/silk-guest", "`BINARY` of the agent of virtual machines")
 	flag.StringVar(&cfg.home, "home", os.Getenv("SILK_HOME"), "state `DIR` with the lab images")
 	flag.IntVar(&cfg.n, "n", 15, "rounds of cold starts")
 	flag.IntVar(&cfg.pairs, "pairs", 30, "pairs of runs for what policy and watching cost")
 	flag.IntVar(&cfg.crowd, "crowd", 50, "sandboxes at once")
-	flag.StringVar(&cfg.parts, "only", "", "only these `PARTS`: starts,warm,service,flow,memory,inside,network,overhead")
+	flag.StringVar(&cfg.parts, "only", "", "only these `PARTS`: starts,warm,service,flow,memory,inside,network,overhead,machines")
+	flag.BoolVar(&cfg.insert, "insert", false, "measure virtual machines only, and leave the other sections of the page as they are")
 	flag.Parse()
+	cfg.qemu, _ = exec.LookPath("qemu-system-x86_64")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := bench(ctx, cfg)
 	stop()
@@ -65,7 +71,7 @@ func main() {
 func (c config) images() string { return filepath.Join(c.home, "images") }
 
 func bench(ctx context.Context, cfg config) (err error) {
-	for _, path := range []*string{&cfg.silk, &cfg.sentry, &cfg.runsc, &cfg.server, &cfg.gateway, &cfg.home} {
+	for _, path := range []*string{&cfg.silk, &cfg.sentry, &cfg.runsc, &cfg.server, &cfg.gateway, &cfg.agent, &cfg.home} {
 		if *path, err = filepath.Abs(*path); err != nil {
 			return err
 		}
@@ -92,6 +98,9 @@ func bench(ctx context.Context, cfg config) (err error) {
 	r := report{date: time.Now().UTC().Format(time.DateOnly), n: cfg.n}
 	if r.machine, err = describe(ctx, cfg); err != nil {
 		return err
+	}
+	if cfg.insert {
+		return r.insertMachines(ctx, cfg)
 	}
 	r.all = contenders(ctx, cfg, m, scratch)
 	present := slices.DeleteFunc(slices.Clone(r.all), func(c contender) bool { return c.missing != nil })
@@ -206,6 +215,11 @@ func (r *report) measure(ctx context.Context, m *meter, cfg config, scratch stri
 	}
 	if wanted("overhead") && silk >= 0 && runsc >= 0 {
 		if r.overhead, err = overhead(ctx, m, cfg.pairs, present[silk], present[runsc], roots); err != nil {
+			return err
+		}
+	}
+	if wanted("machines") {
+		if r.machines, err = measureMachines(ctx, cfg); err != nil {
 			return err
 		}
 	}

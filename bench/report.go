@@ -28,6 +28,7 @@ type report struct {
 	networks []networked
 	idleWay  int64 // bytes
 	overhead []paired
+	machines machines
 	trace    string // what silk run --trace-start says
 }
 
@@ -77,6 +78,7 @@ func (r report) write(w io.Writer) error {
 	b.WriteString("\n")
 	r.writeNetwork(&b)
 	r.writeOverhead(&b)
+	r.writeMachines(&b)
 	_, err := io.WriteString(w, strings.TrimRight(b.String(), "\n")+"\n")
 	return err
 }
@@ -188,8 +190,13 @@ func (r report) targets() []target {
 }
 
 func (r report) writeTargets(b *strings.Builder) {
-	b.WriteString("## Targets\n\n| | at most | measured | |\n|---|---:|---:|---|\n")
-	for _, t := range r.targets() {
+	b.WriteString("## Targets\n\n")
+	writeTargets(b, r.targets())
+}
+
+func writeTargets(b *strings.Builder, targets []target) {
+	b.WriteString("| | at most | measured | |\n|---|---:|---:|---|\n")
+	for _, t := range targets {
 		got, verdict := "-", "not measured"
 		if t.got > 0 {
 			got, verdict = fmt.Sprintf("%.2f%s", t.got, t.unit), "met"

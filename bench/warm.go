@@ -68,7 +68,7 @@ func driven(ctx context.Context, m *meter, d *gvisor.Driver, store *image.Store,
 		return sample{}, err
 	}
 	start := time.Now()
-	out, err := drive(ctx, d, store, p)
+	out, _, err := drive(ctx, d, store, p, nil)
 	wall := time.Since(start)
 	ownAfter, ownErr := ownCPU()
 	if err = errors.Join(err, ownErr); err != nil {
@@ -84,14 +84,15 @@ func driven(ctx context.Context, m *meter, d *gvisor.Driver, store *image.Store,
 	return sample{wall, after.since(before) + ownAfter - own, out}, nil
 }
 
-func drive(ctx context.Context, d *gvisor.Driver, store *image.Store, p program) (stdout string, err error) {
+// drive runs p once. trace hears of the steps of the start, if it is not nil.
+func drive(ctx context.Context, d driver.Driver, store *image.Store, p program, trace func(step string, at time.Time)) (stdout string, exit driver.Exit, err error) {
 	img, err := store.Resolve(p.tag)
 	if err != nil {
-		return "", err
+		return "", exit, err
 	}
 	root, err := store.OpenRoot(img)
 	if err != nil {
-		return "", err
+		return "", exit, err
 	}
 	defer root.Close()
 	var texts [2]bytes.Buffer
@@ -100,7 +101,7 @@ func drive(ctx context.Context, d *gvisor.Driver, store *image.Store, p program)
 	for i := range texts {
 		r, w, err := os.Pipe()
 		if err != nil {
-			return "", fmt.Errorf("make pipe: %w", err)
+			return "", exit, fmt.Errorf("make pipe: %w", err)
 		}
 		writers[i] = w
 		go func() {
@@ -112,11 +113,10 @@ func drive(ctx context.Context, d *gvisor.Driver, store *image.Store, p program)
 		ID: fmt.Sprintf("bench-%d", time.Now().UnixNano()), Image: root, Trees: []string{"/"}, Args: p.args, Env: guestEnv, Dir: "/workspace",
 		Hostname: "bench", Network: driver.NetworkDeny, Processes: pidsLimit, CPUs: 1,
 		MemoryBytes: memoryBytes, WorkspaceBytes: 4 * tmpBytes, TmpBytes: tmpBytes, ShmBytes: tmpBytes,
-		Stdout: writers[0], Stderr: writers[1],
+		Stdout: writers[0], Stderr: writers[1], Trace: trace,
 		Drain: func(r io.Reader) error { _, err := io.Copy(io.Discard, r); return err },
 	})
 	err = errors.Join(err, writers[0].Close(), writers[1].Close())
-	var exit driver.Exit
 	if sandbox != nil {
 		var waitErr error
 		exit, waitErr = sandbox.Wait()
@@ -126,12 +126,12 @@ func drive(ctx context.Context, d *gvisor.Driver, store *image.Store, p program)
 		err = errors.Join(err, <-drained)
 	}
 	if err != nil {
-		return "", err
+		return "", exit, err
 	}
 	if exit.Code != 0 || exit.Signal != 0 || exit.Violation != nil || exit.OOM {
-		return "", fmt.Errorf("ended with %+v: %s", exit, lastLines(texts[1].String()))
+		return "", exit, fmt.Errorf("ended with %+v: %s", exit, lastLines(texts[1].String()))
 	}
-	return texts[0].String(), nil
+	return texts[0].String(), exit, nil
 }
 
 // settle waits until the processes below this one have done what they were started for: until they have used no CPU

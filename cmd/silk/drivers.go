@@ -28,6 +28,7 @@ type driverConfig struct {
 	DockerHost string // address of a Docker Engine; empty: where one listens by default, if it does
 
 	Images *image.Store // has the kernel of virtual machines; nil: there is none
+	Kernel string       // image of that kernel, $SILK_KERNEL; empty: image.KernelTag
 	QEMU   string       // path of what runs them; empty: there is none
 
 	Firecracker, Jailer string // paths of what runs them on a host with KVM; empty: there is none

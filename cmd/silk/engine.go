@@ -67,7 +67,7 @@ func (a *app) hostAt(c config, home, work string, watch bool) (h *host, err erro
 	if h.images, err = openImageStore(c, work); err != nil {
 		return nil, err
 	}
-	h.tools, err = a.drivers(driverConfig{Home: work, Sentry: a.env("SILK_SENTRY"), Gateway: a.env("SILK_GATEWAY"), Limits: c.egress.limits, Watch: watch || c.watch || c.mustWatch, Ready: a.ready, Contained: a.contained, Group: a.group, Logger: slog.New(slog.DiscardHandler), DockerHost: a.dockerHost(c), Images: h.images.Store, QEMU: findProgram("qemu-system-x86_64"), Firecracker: findProgram("firecracker"), Jailer: findProgram("jailer"), Console: a.env("SILK_CONSOLE") != ""})
+	h.tools, err = a.drivers(driverConfig{Home: work, Sentry: a.env("SILK_SENTRY"), Gateway: a.env("SILK_GATEWAY"), Limits: c.egress.limits, Watch: watch || c.watch || c.mustWatch, Ready: a.ready, Contained: a.contained, Group: a.group, Logger: slog.New(slog.DiscardHandler), DockerHost: a.dockerHost(c), Images: h.images.Store, Kernel: a.env("SILK_KERNEL"), QEMU: findProgram("qemu-system-x86_64"), Firecracker: findProgram("firecracker"), Jailer: findProgram("jailer"), Console: a.env("SILK_CONSOLE") != ""})
 	return h, err
 }
 

@@ -17,6 +17,7 @@ import (
 // buildFlags are the flags of `silk image build` as written.
 type buildFlags struct {
 	file, mirror, registry string
+	vmlinux                string
 	frozen, noCompile      bool
 }
 
@@ -34,16 +35,20 @@ needed. With -f, build the image that a YAML file describes:
   packages: [graphviz]                   # Debian packages; the lock is kept beside the file
   wheels: [./dist/x-1.0-py3-none-any.whl]
   npm: [./x-1.0.0.tgz]
-  files: [{src: ./model.bin, dst: /opt/model.bin}]`,
+  files: [{src: ./model.bin, dst: /opt/model.bin}]
+
+kernel is what virtual machines boot: Debian's kernel for clouds, or, with --vmlinux, one of your own.`,
 		Example: `  silk image build lab:text lab:python
   silk image build lab:node --mirror http://deb.example.org/debian
-  silk image build -f my-image.yaml`,
+  silk image build -f my-image.yaml
+  silk image build --vmlinux bin/kernel/vmlinux kernel`,
 		ValidArgsFunction: completeLabs,
 		RunE:              func(_ *cobra.Command, args []string) error { return a.imageBuild(f, args) },
 	}
 	c.Flags().StringVar(&f.mirror, "mirror", "", "`URL` of a Debian archive (default $SILK_MIRROR, the configuration, else the host's apt)")
 	c.Flags().StringVar(&f.registry, "npm-registry", "", "`URL` of an npm registry (default $SILK_NPM_REGISTRY, the configuration, else npm's)")
 	c.Flags().StringVarP(&f.file, "file", "f", "", "image `FILE`")
+	c.Flags().StringVar(&f.vmlinux, "vmlinux", "", "`FILE` with a kernel for virtual machines, kept under the one NAME")
 	c.Flags().BoolVar(&f.frozen, "frozen", false, "fail if a locked version has left the archive, instead of resolving it again")
 	c.Flags().BoolVar(&f.noCompile, "no-compile", false, "leave Python files and Go's library uncompiled; both then start slower in this image")
 	return a.jsonFlag(c)
@@ -52,6 +57,9 @@ needed. With -f, build the image that a YAML file describes:
 func (a *app) imageBuild(f buildFlags, names []string) error {
 	if (f.file == "") == (len(names) == 0) {
 		return usagef("name images to build, such as lab:python, or one file with -f; not both")
+	}
+	if f.vmlinux != "" {
+		return a.imageKernel(f, names)
 	}
 	var recipes []recipe.Recipe
 	for _, name := range names {
@@ -114,6 +122,26 @@ func (a *app) imageBuild(f buildFlags, names []string) error {
 		return a.printJSON(answers)
 	}
 	return nil
+}
+
+// imageKernel keeps a kernel that was made elsewhere.
+func (a *app) imageKernel(f buildFlags, names []string) error {
+	if len(names) != 1 || isLab(names[0]) && names[0] != image.KernelTag {
+		return usagef("--vmlinux makes one image, of a kernel: name it %s, which virtual machines boot, or as you like", image.KernelTag)
+	}
+	path, _, err := locate(f.vmlinux)
+	if err != nil {
+		return err
+	}
+	h, err := a.makeImages()
+	if err != nil {
+		return err
+	}
+	img, err := recipe.KernelOf(a.ctx, path, names[0], a.recipeConfig(h, f))
+	if err != nil {
+		return err
+	}
+	return a.printImage(img, names[0])
 }
 
 // buildOne shows the progress of one build.

@@ -13,7 +13,7 @@ import (
 // machineDrivers are the drivers of virtual machines, whether they can be used or not. They start nothing.
 func machineDrivers(cfg driverConfig) []*firecracker.Driver {
 	config := firecracker.Config{
-		Home: cfg.Home, Images: cfg.Images, QEMU: cfg.QEMU, Firecracker: cfg.Firecracker, Jailer: cfg.Jailer, Console: cfg.Console, Logger: cfg.Logger,
+		Home: cfg.Home, Images: cfg.Images, Kernel: cfg.Kernel, QEMU: cfg.QEMU, Firecracker: cfg.Firecracker, Jailer: cfg.Jailer, Console: cfg.Console, Logger: cfg.Logger,
 	}
 	return []*firecracker.Driver{firecracker.NewJailed(config), firecracker.New(config)}
 }

@@ -75,6 +75,7 @@ func manPage(root *cobra.Command) string {
 		{"SILK_CONFIG", "configuration file"},
 		{"SILK_MIRROR", "URL of a Debian archive for image build"},
 		{"SILK_NPM_REGISTRY", "URL of an npm registry for image build"},
+		{"SILK_KERNEL", "image that virtual machines boot, instead of kernel"},
 		{"SILK_CONSOLE", "not empty: machines of Firecracker's have a serial console, whose end stands in errors; slower"},
 		{"SILK_SENTRY", "path of the sandbox kernel, instead of the one inside silk; for its development"},
 		{"NO_COLOR", "if not empty, output is never coloured"},

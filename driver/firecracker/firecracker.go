@@ -34,7 +34,8 @@ import (
 // Config says where things are. The zero value of a field is explained there.
 type Config struct {
 	Home   string       // state directory: what a machine boots is made below it, once
-	Images *image.Store // has the kernel, image.KernelTag
+	Images *image.Store // has the kernel
+	Kernel string       // image that machines boot; "": image.KernelTag
 	QEMU   string       // path of qemu-system-x86_64; "": there is none
 	Agent  string       // path of the agent instead of the built-in one; "": built in
 	Logger *slog.Logger // nil: silent
@@ -56,6 +57,7 @@ func (c Config) withDefaults() Config {
 	}
 	c.MaxFileBytes, c.MaxTotalBytes = cmp.Or(c.MaxFileBytes, 64<<20), cmp.Or(c.MaxTotalBytes, 256<<20)
 	c.MaxEntries = cmp.Or(c.MaxEntries, 10_000)
+	c.Kernel = cmp.Or(c.Kernel, image.KernelTag)
 	return c
 }
 
@@ -82,6 +84,12 @@ func NewJailed(config Config) *Driver {
 	config = config.withDefaults()
 	return &Driver{config: config, name: "firecracker", host: jailedHost(config)}
 }
+
+// Steps of a start that is traced: between them the guest's own clock has counted the time from its kernel's first instructions to the agent's first word.
+const (
+	TraceKernel = "kernel begins"
+	TraceAgent  = "agent is there"
+)
 
 // Name implements [driver.Driver]. It is the VMM's.
 func (d *Driver) Name() string { return d.name }

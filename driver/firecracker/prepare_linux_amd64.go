@@ -50,8 +50,8 @@ func (d *Driver) parts() (img image.Image, agent string, err error) {
 	if d.config.Images == nil {
 		return img, "", fmt.Errorf("%w: there is no image store", ErrUnusable)
 	}
-	if img, err = d.config.Images.Resolve(image.KernelTag); errors.Is(err, fs.ErrNotExist) {
-		return img, "", fmt.Errorf("%w: there is no kernel for them yet; make it with: silk image build %s", ErrUnusable, image.KernelTag)
+	if img, err = d.config.Images.Resolve(d.config.Kernel); errors.Is(err, fs.ErrNotExist) {
+		return img, "", fmt.Errorf("%w: there is no kernel for them yet, the image %s; make Debian's with: silk image build %s", ErrUnusable, d.config.Kernel, image.KernelTag)
 	}
 	if err != nil {
 		return img, "", err

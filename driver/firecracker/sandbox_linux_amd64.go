@@ -34,6 +34,8 @@ type sandbox struct {
 
 	hello, started, reported, failed chan struct{} // closed when it has happened; failed: nothing more comes
 	read                             chan struct{} // closed when there is a report, or will be none
+	called                           time.Time     // when the agent said its first word, and what the guest's own clock had counted by then
+	uptime                           time.Duration // since its kernel began
 	beginning, failing               sync.Once
 	failure                          error
 	report                           wire.Report
@@ -74,6 +76,7 @@ func (s *sandbox) listen() {
 				return fmt.Errorf("the agent speaks version %d, silk %d: they are not of one build", h.Version, guestwire.Version)
 			}
 			hello = true
+			s.called, s.uptime = time.Now(), time.Duration(h.UptimeMs)*time.Millisecond
 			close(s.hello)
 		case guestwire.Started:
 			if !s.begin() {

@@ -119,7 +119,14 @@ func (s *sandbox) boot(ctx context.Context) (err error) {
 		return err
 	}
 	s.trace("machine is switched on")
-	return s.await(ctx, s.hello, "the agent did not call")
+	if err := s.await(ctx, s.hello, "the agent did not call"); err != nil {
+		return err
+	}
+	if s.spec.Trace != nil {
+		s.spec.Trace(TraceKernel, s.called.Add(-s.uptime))
+		s.spec.Trace(TraceAgent, s.called)
+	}
+	return nil
 }
 
 // serve begins to serve the machine's vsock device.
@@ -163,7 +170,6 @@ func (s *sandbox) await(ctx context.Context, point <-chan struct{}, late string)
 func (s *sandbox) let(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, s.vmm.kill) // whatever waits for the agent ends
 	defer stop()
-	s.trace("agent is there")
 	plan := wire.PlanOf(s.spec, time.Now())
 	plan.Drives = s.drives
 	if c := s.driver.config; s.spec.Drain != nil {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -104,6 +105,73 @@ func fillKernel(ctx context.Context, t *image.Tree, lock Lock, config Config) er
 	}
 	return File{lockInImage, data}.add(t)
 }
+
+// KernelOf keeps a kernel that somebody else has made as an image under a tag. It needs no modules, or has what [kernelModules] says built in.
+func KernelOf(ctx context.Context, file, tag string, config Config) (image.Image, error) {
+	config = config.withDefaults()
+	if config.Store == nil {
+		return image.Image{}, errors.New("no store is configured")
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return image.Image{}, err
+	}
+	defer f.Close()
+	vmlinux, err := readBounded(f, maxKernelBytes)
+	if err == nil {
+		err = checkKernel(vmlinux)
+	}
+	if err != nil {
+		return image.Image{}, fmt.Errorf("read kernel %s: %w", file, err)
+	}
+	t, err := image.NewTree(image.TreeConfig{SpoolDir: config.SpoolDir})
+	if err != nil {
+		return image.Image{}, err
+	}
+	defer t.Close()
+	if err := t.AddFile(image.KernelFile, 0o644, time.Time{}, bytes.NewReader(vmlinux)); err != nil {
+		return image.Image{}, err
+	}
+	return config.Store.Put(ctx, t.WriteEROFS, image.Meta{Source: "build " + tag + " of " + path.Base(file), Licences: "GPL-2.0, Linux"}, tag)
+}
+
+// pvhEntry is the note that says where a VMM enters a kernel, XEN_ELFNOTE_PHYS32_ENTRY (include/xen/interface/elfnote.h).
+const pvhEntry = 18
+
+// checkKernel says why a file is no kernel that VMMs can boot.
+func checkKernel(b []byte) error {
+	f, err := elf.NewFile(bytes.NewReader(b))
+	if err != nil {
+		return fmt.Errorf("it is no vmlinux: %w", err)
+	}
+	defer f.Close()
+	if f.Machine != elf.EM_X86_64 || f.Type != elf.ET_EXEC {
+		return fmt.Errorf("it is no vmlinux of x86-64, but %v of %v", f.Type, f.Machine)
+	}
+	for _, p := range f.Progs {
+		if p.Type != elf.PT_NOTE || p.Filesz > maxModuleBytes {
+			continue
+		}
+		notes, err := io.ReadAll(p.Open())
+		if err != nil {
+			return err
+		}
+		for len(notes) >= noteHead { // sizes of name and content, type; both in whole words, elf(5)
+			name, content := binary.LittleEndian.Uint32(notes), binary.LittleEndian.Uint32(notes[4:])
+			kind, length := binary.LittleEndian.Uint32(notes[8:]), noteHead+(uint64(name)+3)&^3+(uint64(content)+3)&^3
+			if length > uint64(len(notes)) {
+				break
+			}
+			if kind == pvhEntry && bytes.HasPrefix(notes[noteHead:], []byte("Xen\x00")) {
+				return nil
+			}
+			notes = notes[length:]
+		}
+	}
+	return errors.New("it has no entry for VMMs; it must be made with CONFIG_PVH")
+}
+
+const noteHead = 12
 
 func readBounded(r io.Reader, most int64) ([]byte, error) {
 	b, err := io.ReadAll(io.LimitReader(r, most+1))

@@ -4,11 +4,16 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/binary"
+	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/silk-sandbox/silk/image"
 )
 
 // bzImage is a file as Documentation/arch/x86/boot.rst has it, around payload.
@@ -107,4 +112,88 @@ func TestKernelPackage(t *testing.T) {
 	if _, err := kernelPackage(Lock{Packages: []Package{{Name: "linux-image-cloud-amd64"}}}); err == nil {
 		t.Error("a package without a kernel has one")
 	}
+}
+
+// vmlinux is an ELF file of a kind that has one note.
+func vmlinux(t *testing.T, kind elf.Type, name string, note uint32) []byte {
+	t.Helper()
+	content := binary.LittleEndian.AppendUint32(nil, uint32(len(name)))
+	content = binary.LittleEndian.AppendUint32(content, 8)
+	content = binary.LittleEndian.AppendUint32(content, note)
+	content = append(append(content, name...), make([]byte, 8)...)
+	var b bytes.Buffer
+	for _, part := range []any{
+		elf.Header64{
+			Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
+			Type:  uint16(kind), Machine: uint16(elf.EM_X86_64), Version: uint32(elf.EV_CURRENT), Ehsize: 64, Phoff: 64, Phentsize: 56, Phnum: 1,
+		},
+		elf.Prog64{Type: uint32(elf.PT_NOTE), Off: 64 + 56, Filesz: uint64(len(content))},
+		content,
+	} {
+		if err := binary.Write(&b, binary.LittleEndian, part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.Bytes()
+}
+
+// A kernel of somebody else's is kept if machines can boot it, and the same one is the same image.
+func TestKernelOf(t *testing.T) {
+	store, err := image.Open(image.Config{Home: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "vmlinux")
+	keep := func(content []byte) (image.Image, error) {
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return KernelOf(t.Context(), file, "kernel:own", Config{Store: store})
+	}
+	good := vmlinux(t, elf.ET_EXEC, "Xen\x00", pvhEntry)
+	first, err := keep(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := keep(good); err != nil || again.Digest != first.Digest {
+		t.Errorf("the same again: %v, %v", again, err)
+	}
+	img, err := store.Resolve("kernel:own")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := store.Tree(t.Context(), img, image.TreeConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tree.Close()
+	r, err := tree.Open(image.KernelFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, good) {
+		t.Errorf("in the image are %d bytes, %v", len(got), err)
+	}
+	for _, test := range []struct {
+		name    string
+		content []byte
+		want    string
+	}{
+		{"a bzImage", bzImage(t, good), "no vmlinux"},
+		{"a module", vmlinux(t, elf.ET_REL, "Xen\x00", pvhEntry), "no vmlinux of x86-64, but ET_REL"},
+		{"another note", vmlinux(t, elf.ET_EXEC, "Xen\x00", pvhEntry+1), "CONFIG_PVH"},
+		{"another's note", vmlinux(t, elf.ET_EXEC, "GNU\x00", pvhEntry), "CONFIG_PVH"},
+		{"a note that is longer than there is room", vmlinux(t, elf.ET_EXEC, "Xen\x00", pvhEntry)[:64+56+14], ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if _, err := keep(test.content); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+func FuzzCheckKernel(f *testing.F) {
+	f.Add([]byte(elf.ELFMAG))
+	f.Fuzz(func(_ *testing.T, b []byte) { _ = checkKernel(b) })
 }
