@@ -129,11 +129,15 @@ func workspaceUsed() int64 {
 
 func oomKills() int64 { return counter("memory.events", "oom_kill") }
 
-// account puts the group's counters into a report.
+// account puts the group's counters into a report, and what the agent itself took.
 func account(r *wire.Report) {
 	r.CPU = time.Duration(counter("cpu.stat", "usage_usec")) * time.Microsecond
 	r.PeakMemoryBytes = counter("memory.peak", "")
 	r.Flags.PidsLimitHit = counter("pids.events", "max")
+	var own unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &own) == nil {
+		r.AgentBytes = own.Maxrss << 10
+	}
 }
 
 // full says whether the file system at dir has no block left.

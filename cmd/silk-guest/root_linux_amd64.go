@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path"
 	"strconv"
 	"strings"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/driver/confine"
 	"github.com/silk-sandbox/silk/driver/firecracker/wire"
+	"github.com/silk-sandbox/silk/driver/rules"
 )
 
 // newRoot is where the program's root directory is, until it is the root.
@@ -31,7 +34,6 @@ func makeRoot(p wire.Plan) error {
 	mounts := []mount{
 		{device, newRoot, "erofs", unix.MS_RDONLY | quiet, ""},
 		{"proc", newRoot + "/proc", "proc", hard, "hidepid=invisible"}, // others' are the agent and the kernel
-		{"sysfs", newRoot + "/sys", "sysfs", hard | unix.MS_RDONLY, ""},
 		{"dev", newRoot + "/dev", "tmpfs", unix.MS_NOSUID | unix.MS_NOEXEC, "mode=755,size=64k,nr_inodes=64"},
 		{"tmp", newRoot + "/tmp", "tmpfs", hard, fmt.Sprintf("mode=1777,size=%d", p.TmpBytes)},
 		{"workspace", newRoot + "/workspace", "tmpfs", quiet, workspaceOptions(p)},
@@ -48,7 +50,7 @@ func makeRoot(p wire.Plan) error {
 			}
 		}
 	}
-	if err := makeDevices(p); err != nil {
+	if err := errors.Join(makeDevices(p), makeSys()); err != nil {
 		return err
 	}
 	return layOver(p.Files)
@@ -93,6 +95,37 @@ func makeDevices(p wire.Plan) error {
 	return mount{"shm", dev + "shm", "tmpfs", hard, fmt.Sprintf("mode=1777,size=%d", p.ShmBytes)}.do()
 }
 
+// makeSys fills /sys: copies of those files of the kernel's that the start-up list has, and the directories on the way. Who walks through all of it finds nothing
+// that is forbidden, and nobody finds a lever of the kernel's.
+func makeSys() error {
+	sys := mount{"sys", newRoot + "/sys", "tmpfs", hard, "mode=755,size=64k,nr_inodes=64"}
+	if err := sys.do(); err != nil {
+		return err
+	}
+	for _, e := range rules.Startup() {
+		if e.Hidden || !rules.Covers("/sys", e.Name) {
+			continue
+		}
+		content, err := os.ReadFile(e.Name)
+		if errors.Is(err, fs.ErrNotExist) { // of a kernel that has no such thing
+			continue
+		}
+		if err == nil {
+			err = os.MkdirAll(newRoot+path.Dir(e.Name), 0o755)
+		}
+		if err == nil {
+			err = makeFile(newRoot+e.Name, content)
+		}
+		if err != nil {
+			return fmt.Errorf("fill /sys: %w", err)
+		}
+	}
+	if err := unix.Mount("", sys.target, "", unix.MS_REMOUNT|unix.MS_RDONLY|hard, ""); err != nil {
+		return fmt.Errorf("close /sys: %w", err)
+	}
+	return nil
+}
+
 // layOver lays files over those of the image, read-only.
 func layOver(files []driver.File) error {
 	if len(files) == 0 {
@@ -128,18 +161,23 @@ func layOne(root confine.Root, source string, f driver.File) error {
 		}
 		content = append(before, content...)
 	}
-	out, err := os.OpenFile(source, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = out.Write(content)
-	if err = errors.Join(err, out.Close()); err != nil {
+	if err := makeFile(source, content); err != nil {
 		return err
 	}
 	if err := mountAt(root, f.Path, mount{source: source, flags: unix.MS_BIND}); err != nil {
 		return err
 	}
 	return mountAt(root, f.Path, mount{flags: unix.MS_BIND | unix.MS_REMOUNT | unix.MS_RDONLY | hard})
+}
+
+// makeFile makes a file that everybody may read.
+func makeFile(name string, content []byte) error {
+	out, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(content)
+	return errors.Join(err, out.Close())
 }
 
 // mountAt mounts over a path of the program's, whose links lead to what they lead to there.

@@ -55,6 +55,7 @@ func firecrackerCommandLine(console bool) string {
 		"i8042.noaux", "i8042.nomux", "i8042.dumbkbd", // of which there is not more to find
 		"pci=off", "swiotlb=noforce",
 		"cgroup_no_v1=all", "lsm=landlock", "random.trust_cpu=on",
+		"transparent_hugepage=madvise", // a limit is of what is used, and a page of 2 MiB is much of that
 	}
 	if console {
 		words = append(words, "console=ttyS0")

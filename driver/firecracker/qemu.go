@@ -50,6 +50,7 @@ func commandLine(m machine) string {
 		"console=ttyS0", "quiet", "loglevel=3", "rdinit=/init",
 		"panic=-1", "reboot=t", // a panic is an end, and so is a restart
 		"cgroup_no_v1=all", "lsm=landlock", "random.trust_cpu=on",
+		"transparent_hugepage=madvise", // a limit is of what is used, and a page of 2 MiB is much of that
 	}
 	if !m.kvm && m.clockKHz > 0 {
 		words = append(words, fmt.Sprintf("tsc_early_khz=%d", m.clockKHz)) // an emulated machine has no clock to measure it by, and waits for ever

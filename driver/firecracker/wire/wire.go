@@ -113,6 +113,8 @@ type Report struct {
 	CPU             time.Duration `json:"cpu_ns"`
 	PeakMemoryBytes int64         `json:"peak_memory_bytes"`
 	Processes       int64         `json:"processes"`
+
+	AgentBytes int64 `json:"agent_bytes"` // resident set of the agent itself, at most
 }
 
 // LastEvents is how many events before a violation are kept.
@@ -219,7 +221,7 @@ func (r *Report) check() error {
 			return fmt.Errorf("%d events of kind %q", n, watch.Printable(string(kind)))
 		}
 	}
-	for _, n := range []int64{r.Flags.PidsLimitHit, r.Flags.TmpFull, r.Flags.DiskFull, r.Dropped, int64(r.CPU), r.PeakMemoryBytes, r.Processes} {
+	for _, n := range []int64{r.Flags.PidsLimitHit, r.Flags.TmpFull, r.Flags.DiskFull, r.Dropped, int64(r.CPU), r.PeakMemoryBytes, r.Processes, r.AgentBytes} {
 		if n < 0 {
 			return fmt.Errorf("a count of %d", n)
 		}
