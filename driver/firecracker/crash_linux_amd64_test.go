@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/silk-sandbox/silk/driver"
+	"github.com/silk-sandbox/silk/internal/cgroup"
 	"github.com/silk-sandbox/silk/internal/testenv"
 )
 
@@ -30,16 +31,59 @@ func TestKilled(t *testing.T) {
 	testenv.NoLeaks(t)
 	for i := range trials() {
 		delay := moment(i)
-		pid := killChild(t, delay)
-		for deadline := time.Now().Add(10 * time.Second); testenv.Alive(pid); {
-			if time.Now().After(deadline) {
-				t.Fatalf("killed after %v: the VMM, process %d, lives on", delay, pid)
-			}
-			<-time.After(10 * time.Millisecond)
+		waitGone(t, killChild(t, "TestKilled", delay))
+		if err := d.Sweep(t.Context()); err != nil {
+			t.Errorf("killed after %v: %v", delay, err)
 		}
 	}
-	if err := d.Sweep(t.Context()); err != nil {
-		t.Error(err)
+}
+
+// family are a process and those that come from it, by number and start time.
+type family map[int]uint64
+
+// familyOf is what comes from a process now.
+func familyOf(t *testing.T, pid int) family {
+	t.Helper()
+	f := family{}
+	for todo := []int{pid}; len(todo) > 0; {
+		pid, todo = todo[0], todo[1:]
+		start, err := cgroup.StartTime(pid)
+		if err != nil { // it has just ended
+			continue
+		}
+		f[pid] = start
+		lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range lists {
+			b, _ := os.ReadFile(name) // of a thread that has just ended
+			for _, word := range strings.Fields(string(b)) {
+				n, err := strconv.Atoi(word)
+				if err != nil {
+					t.Fatal(err)
+				}
+				todo = append(todo, n)
+			}
+		}
+	}
+	return f
+}
+
+// waitGone waits until each of a family has ended, whoever is to reap it. What has no name goes with them: sockets, namespaces, memory.
+func waitGone(t *testing.T, f family) {
+	t.Helper()
+	for pid, start := range f {
+		for testenv.Alive(pid) {
+			if now, err := cgroup.StartTime(pid); err != nil || now != start {
+				break
+			}
+			select {
+			case <-t.Context().Done():
+				t.Fatalf("process %d lives on", pid)
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
 	}
 }
 
@@ -140,10 +184,10 @@ func startAndWait(t *testing.T, d *Driver) error {
 	return err
 }
 
-// killChild starts a silk with a machine and kills it some time after the machine was switched on. It returns the VMM's number.
-func killChild(t *testing.T, delay time.Duration) (pid int) {
+// killChild starts a silk with a machine, as a test does of that name, and kills it some time after the VMM was started. It returns what came from it.
+func killChild(t *testing.T, test string, delay time.Duration) family {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run", "^TestKilled$")
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run", "^"+test+"$")
 	dir, err := home()
 	if err != nil {
 		t.Fatal(err)
@@ -157,20 +201,25 @@ func killChild(t *testing.T, delay time.Duration) (pid int) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
+	var said []string
+	pid := 0
+	for lines := bufio.NewScanner(out); pid == 0 && lines.Scan(); {
+		said = append(said, lines.Text())
 		if text, ok := strings.CutPrefix(lines.Text(), "vmm "); ok {
 			pid, _ = strconv.Atoi(text)
-			break
 		}
 	}
 	if pid == 0 {
-		t.Fatalf("the child has no machine: %v", lines.Err())
+		t.Fatalf("the child has no machine: %q", said)
 	}
 	<-time.After(delay)
+	f := familyOf(t, cmd.Process.Pid)
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
-	return pid
+	if _, ok := f[pid]; !ok {
+		t.Errorf("the VMM, process %d, was not among %v", pid, f)
+	}
+	return f
 }
 
 // child has a machine until it is killed.

@@ -33,12 +33,21 @@ func TestMain(m *testing.M) {
 
 func newDriver(t *testing.T) *Driver {
 	t.Helper()
-	testenv.Require(t, testenv.QEMU, testenv.Image("lab:text"), testenv.Image(image.KernelTag))
+	return newDriverWith(t, image.KernelTag)
+}
+
+// minimalKernel is the image of `make kernel`.
+const minimalKernel = "kernel:minimal"
+
+// newDriverWith makes a driver whose machines boot a kernel.
+func newDriverWith(t *testing.T, kernel string) *Driver {
+	t.Helper()
+	testenv.Require(t, testenv.QEMU, testenv.Image("lab:text"), testenv.Image(kernel))
 	dir, err := home()
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := New(Config{Home: dir, Images: imagetest.Store(t), QEMU: testenv.QEMUPath(), Agent: testenv.AgentPath()})
+	d := New(Config{Home: dir, Images: imagetest.Store(t), Kernel: kernel, QEMU: testenv.QEMUPath(), Agent: testenv.AgentPath()})
 	b, err := d.prepared(t.Context()) // it is kept
 	if err != nil {
 		t.Fatal(err)
@@ -71,6 +80,11 @@ func TestConformance(t *testing.T) {
 		}
 	}
 	drivertest.Run(t, func(t *testing.T) driver.Driver { return newDriver(t) }, openLabText, programs)
+	if everything() {
+		t.Run(minimalKernel, func(t *testing.T) {
+			drivertest.Run(t, func(t *testing.T) driver.Driver { return newDriverWith(t, minimalKernel) }, openLabText, programs)
+		})
+	}
 }
 
 func TestRefusals(t *testing.T) {
@@ -81,7 +95,7 @@ func TestRefusals(t *testing.T) {
 	}
 	defer image.Close()
 	spec := driver.Spec{
-		Image: image, Stdout: image, Args: []string{"true"}, Network: driver.NetworkDeny,
+		ID: "refused", Image: image, Stdout: image, Args: []string{"true"}, Network: driver.NetworkDeny,
 		MemoryBytes: 1, WorkspaceBytes: 1, TmpBytes: 1, ShmBytes: 1, Processes: 1, CPUs: 1,
 	}
 	store := imagetest.Store(t)

@@ -1,14 +1,10 @@
 package firecracker
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,24 +19,9 @@ func TestJailedKilled(t *testing.T) {
 		return
 	}
 	d := newJailedDriver(t, nil)
-	trials := 2
-	if everything() {
-		trials = 30
-	}
 	testenv.NoLeaks(t)
-	for i := range trials {
-		delay := time.Duration(rand.Int64N(int64(15 * time.Second)))
-		if i == 0 {
-			delay = 0
-		}
-		pid := killJailedChild(t, delay)
-		for testenv.Alive(pid) {
-			select {
-			case <-t.Context().Done():
-				t.Fatalf("killed after %v: the VMM, process %d, lives on", delay, pid)
-			case <-time.After(10 * time.Millisecond):
-			}
-		}
+	for i := range trials() {
+		waitGone(t, killChild(t, "TestJailedKilled", moment(i)))
 		if left, err := d.Leftovers(); err != nil || len(left) != 1 {
 			t.Errorf("left are %q, %v, want one jail", left, err)
 		}
@@ -75,38 +56,6 @@ func noInmates(t *testing.T, d *Driver) {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-}
-
-// killJailedChild starts a silk with a machine and kills it some time after the jailer was started, and returns the VMM's number.
-func killJailedChild(t *testing.T, delay time.Duration) (pid int) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run", "^TestJailedKilled$")
-	dir, err := home()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Env, cmd.WaitDelay = append(os.Environ(), envChild+"="+dir), time.Second
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	var said []string
-	for lines := bufio.NewScanner(out); pid == 0 && lines.Scan(); {
-		said = append(said, lines.Text())
-		if text, ok := strings.CutPrefix(lines.Text(), "vmm "); ok {
-			pid, _ = strconv.Atoi(text)
-		}
-	}
-	if pid == 0 {
-		t.Fatalf("the child has no machine: %q", said)
-	}
-	<-time.After(delay)
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
-	return pid
 }
 
 // jailedChild has a machine until it is killed.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/silk-sandbox/silk/internal/testenv"
+	"github.com/silk-sandbox/silk/selftest"
 )
 
 // inMachines are the rows that are always tried in virtual machines, which take half a minute each where they are emulated on a busy host.
@@ -25,7 +26,6 @@ var notInMachines = map[string]string{
 	"limits/one call that reserves more than the memory limit":    "about a kernel in user space; programs in machines have no memfd",
 	"limits/a hole larger than all there is":                      "Linux makes it",
 	"startup/a leak checker":                                      "programs in machines may not trace their children",
-	"startup/looking around in all that there is":                 "a machine's /sys has more than what may be looked at",
 }
 
 // slow is how much longer than elsewhere a program may take in an emulated machine on a host that has other things to do.
@@ -81,5 +81,35 @@ func TestRowsInMachines(t *testing.T) {
 	}
 	if want := 3; tried < want {
 		t.Errorf("%d rows were tried, want %d", tried, want)
+	}
+}
+
+// The sample skills do in a virtual machine what they do elsewhere, within the time that their manifests give them.
+func TestSkillExamplesInMachines(t *testing.T) {
+	if os.Getenv("SILK_TEST_MICROVM") == "all" {
+		testenv.Require(t, testenv.QEMU, testenv.Image("kernel"))
+		testSkillExamples(t, "--driver", "qemu")
+	}
+}
+
+// Every attack on a skill's sandbox fails in a virtual machine, too.
+func TestSkillSelftestInMachines(t *testing.T) {
+	if os.Getenv("SILK_TEST_MICROVM") != "all" {
+		return
+	}
+	s := newSilk(t, "lab:python")
+	testenv.Require(t, testenv.QEMU, testenv.Image("kernel"))
+	var report selftest.SkillReport
+	end, err := s.Run(t.Context(), time.Hour, &report, "skill", "selftest", "--driver", "qemu", "--json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range report.Tests {
+		if c := test.On["qemu"]; c.Verdict != selftest.Holds {
+			t.Errorf("%s: %s: %q", test.Name, c.Verdict, c.Problems)
+		}
+	}
+	if want := len(selftest.SkillTests()); len(report.Tests) != want || end.Status != 0 {
+		t.Errorf("%d tests, want %d; status %d", len(report.Tests), want, end.Status)
 	}
 }

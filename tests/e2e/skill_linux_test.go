@@ -58,12 +58,14 @@ func runSkill(t *testing.T, s silk, status int, args ...string) skillAnswer {
 }
 
 // TestSkillExamples: the two examples do the same, and leave the published events.
-func TestSkillExamples(t *testing.T) {
+func TestSkillExamples(t *testing.T) { testSkillExamples(t) }
+
+func testSkillExamples(t *testing.T, flags ...string) {
 	s := newSilk(t, "lab:node", "lab:python")
 	var outputs []string
 	for _, name := range []string{"totals-node", "totals-python"} {
 		verb(t, s, 0, "skill", "register", "../../examples/skills/"+name)
-		a := runSkill(t, s, 0, name, "--json-output")
+		a := runSkill(t, s, 0, append([]string{name, "--json-output"}, flags...)...)
 		if !a.Success || a.ExitCode != 0 || a.Outcome.Outcome != "ok" || a.DurationMs <= 0 || string(a.Output)+"\n" != a.Stdout {
 			t.Errorf("%s: %+v", name, a)
 		}
