@@ -85,8 +85,9 @@ func checkAgent(t *testing.T, memory int64) {
 		t.Fatal(err)
 	}
 	t.Logf("the agent has %d bytes on disk, and %d in memory at most", info.Size(), memory)
-	if info.Size() > 3<<20 || memory == 0 || memory > 8<<20 {
-		t.Error("want 3 MiB and 8 MiB at most")
+	// It has taken 7.3 to 8.2 MiB, the more the busier the host is. A page of 2 MiB, or something that is kept, shows.
+	if info.Size() > 3<<20 || memory == 0 || memory > 9<<20 {
+		t.Error("want 3 MiB and 9 MiB at most")
 	}
 }
 
