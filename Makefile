@@ -5,6 +5,7 @@ GO          ?= go
 export CGO_ENABLED := 0
 export SILK_HOME ?= $(CURDIR)/.silk
 IMAGES      ?= lab:text lab:python lab:node lab:repo
+LABS        ?= lab:quantum lab:evm
 VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 BUILD       := $(GO) build -trimpath -buildvcs=false
 SENTRY      := driver/gvisor/sentrybin/files/silk-sentry
@@ -46,6 +47,10 @@ install: $(if $(shell command -v $(GO)),build images) ## install silk, its manua
 test: build images ## every test that this machine can run, real sandboxes included (SCOPE=rest: what race leaves out)
 	$(call images,compat:python egress:curl kernel)
 	SILK_TEST_HOME=$(SILK_HOME) tools/postgres tools/dockerd $(GO) test -p 2 -timeout 30m $(if $(filter rest,$(SCOPE)),$(WHOLE),./...)
+
+test-labs: build images ## the programs of examples/labs in every lab, and the labs' images built twice (gigabytes, minutes)
+	$(call images,$(LABS))
+	SILK_TEST_HOME=$(SILK_HOME) SILK_TEST_LABS=all SILK_TEST_REQUIRE=images $(GO) test -count 1 -timeout 60m ./tests/labs
 
 test-cgroup2: build ## limits under cgroup v2: Debian's kernel in QEMU (package qemu-system-x86), some minutes
 	$(call images,lab:text)
@@ -110,8 +115,8 @@ lint: ## formatting, vet, staticcheck and our bans (.golangci.yml gives the reas
 generate: ## regenerate committed generated files
 	driver/gvisor/patches/apply bin/gvisor
 	$(GO) generate ./...
-locks: ## resolve the lab images' packages anew with apt, rewrite the committed locks
-	$(GO) run ./image/recipe/cmd/locks image/recipe/locks
+locks: ## resolve the lab images' packages anew with apt, rewrite the committed locks (ONLY='lab:web ...': of these)
+	$(GO) run ./image/recipe/cmd/locks image/recipe/locks $(ONLY)
 check: lint race ## lint, race, generated files up to date, client builds and vet for other systems
 	@before=$$(git diff | sha256sum); $(MAKE) --no-print-directory generate; test "$$before" = "$$(git diff | sha256sum)" || \
 	  { git --no-pager diff --stat; echo "generated files differ: commit what make generate wrote"; exit 1; }

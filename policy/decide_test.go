@@ -32,6 +32,8 @@ func TestDecide(t *testing.T) {
 	open.Network = "loopback"
 	listed := small
 	listed.Network, listed.Hosts, listed.OnRefused = "allowlist", []string{"api.example:443", "*.cdn.example:443"}, "kill"
+	forked := small
+	forked.Network = "local-fork"
 	served := small
 	served.Service = &profile.Service{Variable: "API_URL", URL: "http://127.0.0.1:3100/v1"}
 	wantHosts := func(hosts ...string) func(*testing.T, Plan) {
@@ -209,6 +211,14 @@ func TestDecide(t *testing.T) {
 			r.Client, r.Secrets = ClientMCP, []string{"T@a.org:443/X"}
 		}, prof: &profile.Profile{Name: "net", Image: "net", Network: "allowlist", Hosts: []string{"a.org:443"}, Limits: small.Limits}, owner: Grants{Secrets: []string{"T"}}, rule: RuleSecret, text: "beyond profile net"},
 		{name: "local-fork is loopback", change: func(r *Request) { r.Client = ClientCLI; r.Network = "local-fork" }, text: "network local-fork (invoker)"},
+		{name: "a chain of one's own", prof: &forked, inspect: func(t *testing.T, p Plan) {
+			if p.Network != "local-fork" || p.Egress != nil {
+				t.Errorf("network %s, egress %+v", p.Network, p.Egress)
+			}
+		}},
+		{name: "a chain of one's own is never widened by the invoker", prof: &forked, change: func(r *Request) { r.Client = ClientCLI; r.Hosts = []string{"rpc.example.org:443"} }, rule: RuleNetwork, text: "keeps its chain in the sandbox"},
+		{name: "nor by an approval", prof: &forked, change: func(r *Request) { r.Network = "allow" }, rule: RuleNetwork, text: "keeps its chain in the sandbox"},
+		{name: "nor by the owner's grants", prof: &forked, change: func(r *Request) { r.Hosts = []string{"a.example.org:443"} }, owner: Grants{Hosts: []string{"*.example.org:443"}}, rule: RuleNetwork, text: "no grant for one"},
 		{name: "hosts over MCP without grant", change: func(r *Request) { r.Client = ClientMCP; r.Hosts = []string{"example.org:443"} }, rule: RuleNetwork, text: "network example.org:443 is beyond"},
 		{name: "host without port", change: func(r *Request) { r.Hosts = []string{"example.org"} }, unread: true, text: `host "example.org" has no port`},
 		{name: "host with scheme", change: func(r *Request) { r.Hosts = []string{"https://example.org:443"} }, unread: true, text: "is a URL; write its host and port"},

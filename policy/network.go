@@ -32,6 +32,11 @@ func (d *decision) network() {
 		d.fault("profile %s has the unknown network %q", d.prof.Name, d.prof.Network)
 		return
 	}
+	if d.prof.Network == profile.NetworkLocalFork && rank > ceiling {
+		// What is signed on a chain in a sandbox must never be able to reach a real one, whoever wants it.
+		d.deny(RuleNetwork, "leave the network out", "profile %s keeps its chain in the sandbox: there is no way out, and no grant for one", d.prof.Name)
+		return
+	}
 	if mode != profile.NetworkAllowlist && len(d.req.Hosts) > 0 {
 		d.fault("network %s takes no hosts; name them without it", mode)
 	}

@@ -18,6 +18,12 @@ type Language struct {
 	Command    []string `json:"command"`    // command; {file} and {out} are replaced, arguments are appended
 }
 
+// quantumRunner is the program in lab:quantum's image that runs circuits and shows what came of them.
+const quantumRunner = "/usr/lib/silk/quantum.mjs"
+
+// evmRunner is the program in lab:evm's image that compiles contracts and runs them on a chain of its own.
+const evmRunner = "/usr/lib/silk/evm.mjs"
+
 // TypeScriptLoader is the module in lab:node's and lab:repo's image that strips types before node compiles a file.
 const TypeScriptLoader = "/usr/lib/silk/typescript.mjs"
 
@@ -88,6 +94,21 @@ var languages = []Language{
 		Name: "make", Profile: "lab:repo", File: "Makefile",
 		Extensions: []string{".mk", "Makefile", "makefile", "GNUmakefile"}, Fences: []string{"make", "makefile"}, Shebangs: []string{"make", "gmake"},
 		Command: []string{"make", "-f", "{file}"},
+	},
+	{
+		Name: "openqasm", Profile: "lab:quantum", File: "main.qasm",
+		Extensions: []string{".qasm"}, Fences: []string{"openqasm", "qasm", "qasm2", "qasm3"},
+		Command: []string{"node", quantumRunner, "{file}"},
+	},
+	{
+		Name: "q#", Profile: "lab:quantum", File: "main.qs",
+		Extensions: []string{".qs"}, Fences: []string{"q#", "qsharp", "qs"},
+		Command: []string{"node", quantumRunner, "{file}"},
+	},
+	{
+		Name: "solidity", Profile: "lab:evm", File: "main.sol",
+		Extensions: []string{".sol"}, Fences: []string{"solidity", "sol"},
+		Command: []string{"node", evmRunner, "{file}"},
 	},
 }
 

@@ -1,7 +1,7 @@
 // Package profile holds named ceilings: which image, which limits, which network a kind of code gets, and which
 // interpreter runs which language.
 //
-// The built-in profiles (lab:text, lab:python, lab:node, lab:repo) are embedded YAML, one file each; an owner adds or
+// The built-in profiles (lab:text, lab:python, ...) are embedded YAML, one file each; an owner adds or
 // overrides profiles in the configuration file with the same syntax ([Read]), and a [Set] looks both up. Decoding is
 // strict: an unknown key is an error that names its line and the nearest known key. The package starts nothing and
 // decides nothing; policy.Decide does, with a Profile as one argument.

@@ -164,7 +164,7 @@ func TestReadAllAndSet(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	s := NewSet(all...)
-	if diff := cmp.Diff([]string{"lab:text", "lab:python", "lab:node", "lab:repo", "team:small"}, s.Names()); diff != "" {
+	if diff := cmp.Diff([]string{"lab:text", "lab:python", "lab:node", "lab:repo", "lab:quantum", "lab:evm", "team:small"}, s.Names()); diff != "" {
 		t.Error(diff)
 	}
 	if p, err := s.Lookup("lab:python"); err != nil || p.Summary != "ours" {
@@ -172,7 +172,7 @@ func TestReadAllAndSet(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"python": "did you mean lab:python?", "lab:pyhton": "did you mean lab:python?", "team:smal": "did you mean team:small?",
-		"zebra": "there are lab:text, lab:python, lab:node, lab:repo, team:small",
+		"zebra": "there are lab:text, lab:python, lab:node, lab:repo, lab:quantum, lab:evm, team:small",
 	} {
 		if _, err := s.Lookup(name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Lookup(%q): %v, want %q", name, err, want)
@@ -234,7 +234,7 @@ func FuzzParse(f *testing.F) {
 		if p.Image == "" || l.Timeout <= 0 || l.MemoryBytes <= 0 || l.CPUs <= 0 || l.Processes <= 0 || l.WorkspaceBytes <= 0 || l.TmpBytes <= 0 || l.ShmBytes <= 0 || l.OutputBytes <= 0 {
 			t.Errorf("accepted an unusable profile: %+v", p)
 		}
-		if p.Network != NetworkDeny && p.Network != NetworkLoopback {
+		if p.Network != NetworkDeny && p.Network != NetworkLoopback && p.Network != NetworkLocalFork {
 			t.Errorf("accepted network %q", p.Network)
 		}
 		text := p.YAML()

@@ -13,7 +13,7 @@ import (
 var builtinFiles embed.FS
 
 // builtinNames is the order of `silk profile ls`. The file of lab:python is builtin/lab-python.yaml.
-var builtinNames = []string{"lab:text", "lab:python", "lab:node", "lab:repo"}
+var builtinNames = []string{"lab:text", "lab:python", "lab:node", "lab:repo", "lab:quantum", "lab:evm"}
 
 // Set is the built-in profiles and those of the owner, who may override built-in ones. A nil Set has the built-in ones
 // only. Safe for concurrent use.

@@ -25,7 +25,7 @@ func (a *app) imageBuildCommand() *cobra.Command {
 	var f buildFlags
 	c := &cobra.Command{
 		Use: "build NAME...|-f FILE", Short: "Build lab images from locked packages, or an image that a file describes",
-		Long: `Build lab images (lab:text, lab:python, lab:node, lab:repo) from Debian and npm packages whose versions and hashes are
+		Long: `Build lab images (lab:text, lab:python, ...: silk profile ls) from Debian and npm packages whose versions and hashes are
 locked in silk: the same bytes everywhere. Downloads are verified, kept, and resumed; with all of them kept no network is
 needed. With -f, build the image that a YAML file describes:
 

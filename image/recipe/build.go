@@ -223,8 +223,10 @@ func fill(ctx context.Context, t *image.Tree, r Recipe, lock Lock, config Config
 	if err := unpack(ctx, t, lock.Packages, config.Cache, r.Tests, counter(config.Progress, total, "unpacking packages")); err != nil {
 		return nil, err
 	}
-	for _, n := range lock.NPM {
-		if err := unpackNPM(t, n.Name, n.item(config.Cache, "").path); err != nil {
+	npm := slices.Clone(lock.NPM)
+	slices.SortStableFunc(npm, func(a, b Tarball) int { return strings.Compare(a.In, b.In) }) // a package before what lies in it
+	for _, n := range npm {
+		if err := unpackNPM(t, n.dir(), n.item(config.Cache, "").path); err != nil {
 			return nil, fmt.Errorf("unpack npm package %s %s: %w", n.Name, n.Version, err)
 		}
 	}
@@ -237,6 +239,11 @@ func fill(ctx context.Context, t *image.Tree, r Recipe, lock Lock, config Config
 	}
 	for _, f := range append(slices.Clone(r.Files), File{lockInImage, data}) {
 		if err := f.add(t); err != nil {
+			return nil, err
+		}
+	}
+	for _, l := range r.Links {
+		if err := t.AddSymlink(l.Path, l.Target); err != nil {
 			return nil, err
 		}
 	}

@@ -45,9 +45,11 @@ func publishBase(t *testing.T, a *archive) []Package {
 func TestBuild(t *testing.T) {
 	a := newArchive(t)
 	lock := testLock(publishBase(t, a)...)
-	r := Recipe{Name: "lab:small", Packages: []string{"gawk"}, Files: []File{{"usr/lib/silk/x", []byte("ours")}}}
+	r := Recipe{Name: "lab:small", Packages: []string{"gawk"}, Files: []File{{"usr/lib/silk/x", []byte("ours")}}, Links: []Link{{"/node_modules", "/usr/share/nodejs"}}}
 	tgz := gzipped(t, tarOf(t, entry{name: "package/package.json", data: `{"name":"@s/n","bin":{"s-n":"./dist/cli.js"}}`}, entry{name: "package/dist/cli.js", data: "js"}))
-	lock.NPM = []Tarball{a.publishNPM("@s/n", "1.0.0", tgz)}
+	older := gzipped(t, tarOf(t, entry{name: "package/old.js", data: "old"}))
+	lock.NPM = []Tarball{a.publishNPM("@b/dep", "1.0.0", older), a.publishNPM("@s/n", "1.0.0", tgz)}
+	lock.NPM[0].In = "@s/n"
 	config := testConfig(t, a)
 	var told int64
 	config.Progress = func(done, total int64, what string) {
@@ -73,29 +75,32 @@ func TestBuild(t *testing.T) {
 
 	tree := load(t, config.Store, img)
 	for name, want := range map[string]string{
-		"/usr/bin/gawk":                            "file 755 gawk",
-		"/usr/bin/gawk-5":                          "file 755 gawk",
-		"/usr/bin/awk":                             "link gawk",
-		"/usr/bin/nawk":                            "link gawk",
-		"/bin":                                     "link usr/bin",
-		"/usr/lib/x86_64-linux-gnu/libz.so":        "file 644 z",
-		"/usr/share/doc/base-files/copyright":      "file 644 free",
-		"/usr/share/doc/zz-lib":                    "link base-files",
-		"/usr/share/doc/base-files/changelog.gz":   "absent",
-		"/usr/share/man":                           "absent",
-		"/etc/passwd":                              "absent",
-		"/etc/group":                               "absent",
-		"/etc/ssl/certs/ca-certificates.crt":       "file 644 A\nB\n",
-		"/usr/lib/ssl/cert.pem":                    "link /etc/ssl/certs/ca-certificates.crt",
-		"/etc/resolv.conf":                         "file 644 nameserver 127.0.0.1\n",
-		"/usr/lib/silk/x":                          "file 644 ours",
-		"/usr/share/nodejs/@s/n/dist/cli.js":       "file 755 js",
-		"/workspace":                               "dir",
-		"/dev/shm":                                 "dir",
-		"/etc/localtime":                           "absent", // no zoneinfo here
-		"/usr/lib/x86_64-linux-gnu/libblas.so.3":   "absent",
-		"/etc/group.cache":                         "file 644 root:x:0:\nsilk:x:1000:\nnogroup:x:65534:\n",
-		"/usr/share/ca-certificates/mozilla/a.crt": "file 644 A\n",
+		"/usr/bin/gawk":                          "file 755 gawk",
+		"/usr/bin/gawk-5":                        "file 755 gawk",
+		"/usr/bin/awk":                           "link gawk",
+		"/usr/bin/nawk":                          "link gawk",
+		"/bin":                                   "link usr/bin",
+		"/usr/lib/x86_64-linux-gnu/libz.so":      "file 644 z",
+		"/usr/share/doc/base-files/copyright":    "file 644 free",
+		"/usr/share/doc/zz-lib":                  "link base-files",
+		"/usr/share/doc/base-files/changelog.gz": "absent",
+		"/usr/share/man":                         "absent",
+		"/etc/passwd":                            "absent",
+		"/etc/group":                             "absent",
+		"/etc/ssl/certs/ca-certificates.crt":     "file 644 A\nB\n",
+		"/usr/lib/ssl/cert.pem":                  "link /etc/ssl/certs/ca-certificates.crt",
+		"/etc/resolv.conf":                       "file 644 nameserver 127.0.0.1\n",
+		"/usr/lib/silk/x":                        "file 644 ours",
+		"/usr/share/nodejs/@s/n/dist/cli.js":     "file 755 js",
+		"/usr/share/nodejs/@s/n/node_modules/@b/dep/old.js": "file 644 old",
+		"/usr/share/nodejs/@b/dep":                          "absent",
+		"/node_modules":                                     "link /usr/share/nodejs",
+		"/workspace":                                        "dir",
+		"/dev/shm":                                          "dir",
+		"/etc/localtime":                                    "absent", // no zoneinfo here
+		"/usr/lib/x86_64-linux-gnu/libblas.so.3":            "absent",
+		"/etc/group.cache":                                  "file 644 root:x:0:\nsilk:x:1000:\nnogroup:x:65534:\n",
+		"/usr/share/ca-certificates/mozilla/a.crt":          "file 644 A\n",
 	} {
 		if got := describe(t, tree, name); got != want {
 			t.Errorf("%s = %q, want %q", name, got, want)
@@ -113,7 +118,7 @@ func TestBuild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"base-files 1:13", "gawk 5", "npm:@s/n 1.0.0", "zz-lib 2"}
+	want := []string{"base-files 1:13", "gawk 5", "npm:@b/dep 1.0.0", "npm:@s/n 1.0.0", "zz-lib 2"}
 	var got []string
 	for _, p := range meta.Packages {
 		got = append(got, p.Name+" "+p.Version)

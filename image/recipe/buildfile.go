@@ -117,7 +117,7 @@ func (f ImageFile) resolved(ctx context.Context, keep string, config Config) (Re
 
 // fits reports whether l was made for the packages of r.
 func (l Lock) fits(r Recipe) bool {
-	npm := func(a Tarball, b NPM) bool { return a.Name == b.Name && a.Version == b.Version }
+	npm := func(a Tarball, b NPM) bool { return a.Name == b.Name && a.Version == b.Version && a.In == b.In }
 	return slices.Equal(l.Requested, r.Packages) && slices.EqualFunc(l.NPM, r.NPM, npm) &&
 		!slices.ContainsFunc(l.Packages, func(p Package) bool { return slices.Contains(r.Omit, p.Name) })
 }

@@ -1,4 +1,4 @@
-// Package recipe builds the lab images (lab:text, lab:python, lab:node, lab:repo), and images that users describe in a
+// Package recipe builds the lab images (lab:text, lab:python, ...), and images that users describe in a
 // file, from Debian packages and npm tarballs.
 //
 // A [Recipe] says what an image is for and which packages are wanted. A [Lock] says exactly which files that means:

@@ -2,6 +2,7 @@ package recipe
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"encoding/base64"
 	"encoding/hex"
@@ -41,7 +42,8 @@ type Package struct {
 type Tarball struct {
 	Name      string `json:"name"`
 	Version   string `json:"version"`
-	Integrity string `json:"integrity"` // "sha512-" and base64, as in package-lock.json
+	In        string `json:"in,omitempty"` // see NPM
+	Integrity string `json:"integrity"`    // "sha512-" and base64, as in package-lock.json
 }
 
 //go:embed locks/*.json
@@ -84,7 +86,7 @@ func (l Lock) Marshal() ([]byte, error) {
 		l.NPM = []Tarball{}
 	}
 	slices.SortFunc(l.Packages, func(a, b Package) int { return strings.Compare(a.Name, b.Name) })
-	slices.SortFunc(l.NPM, func(a, b Tarball) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(l.NPM, func(a, b Tarball) int { return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.In, b.In)) })
 	data, err := json.MarshalIndent(l, "", " ")
 	if err != nil {
 		return nil, fmt.Errorf("write lock: %w", err)
@@ -121,10 +123,10 @@ func (l Lock) validate() error {
 		if err := t.validate(); err != nil {
 			fail("npm package %q: %w", t.Name, err)
 		}
-		if seen["npm:"+t.Name] {
+		if seen[t.dir()] {
 			fail("npm package %q is listed twice", t.Name)
 		}
-		seen["npm:"+t.Name] = true
+		seen[t.dir()] = true
 	}
 	return errors.Join(errs...)
 }
@@ -147,12 +149,20 @@ func (p Package) validate() error {
 func (t Tarball) validate() error {
 	_, err := t.sum()
 	switch {
-	case !npmName(t.Name):
+	case !npmName(t.Name) || t.In != "" && !npmName(t.In):
 		return errors.New("not a package name")
 	case t.Version == "" || strings.ContainsAny(t.Version, "/?#%\\ "):
 		return fmt.Errorf("version %q is not a version", t.Version)
 	}
 	return err
+}
+
+// dir is where the package lies in an image.
+func (t Tarball) dir() string {
+	if t.In == "" {
+		return nodeModules + t.Name
+	}
+	return nodeModules + t.In + "/node_modules/" + t.Name
 }
 
 // sum returns the sha512 of the tarball.

@@ -74,6 +74,7 @@ func TestParseLockRefuses(t *testing.T) {
 		{"a huge size", `"size": 1`, `"size": 9000000000000`, "size 9"},
 		{"an option for a name", `"name": "a"`, `"name": "-a"`, "odd"},
 		{"an npm name that leads out", "@s/n", "@s/../n", "not a package name"},
+		{"an npm package in one that leads out", `"version": "1.0.0",`, `"version": "1.0.0", "in": "../x",`, "not a package name"},
 		{"a weak integrity", "sha512-", "sha1-", "integrity"},
 		{"other repair rules", `"repairs": 2`, `"repairs": 999`, "repair rules"},
 	}

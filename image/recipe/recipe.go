@@ -1,6 +1,7 @@
 package recipe
 
 import (
+	"cmp"
 	"embed"
 	"fmt"
 	"io/fs"
@@ -20,6 +21,7 @@ type Recipe struct {
 	NPM      []NPM    // npm packages, unpacked where Node looks on Debian: /usr/share/nodejs
 	Tests    string   // directory whose packages come without their own test suites; empty means none
 	Files    []File   // small files of our own, written last
+	Links    []Link   // likewise
 
 	Kernel bool // what virtual machines boot, see image.KernelTag: the package's kernel and no root file system
 }
@@ -28,6 +30,7 @@ type Recipe struct {
 type NPM struct {
 	Name    string
 	Version string
+	In      string // the package that has it for itself, in another version than the others; empty: it is for all
 }
 
 // File is a small file of our own in an image, mode 0644, owner root.
@@ -46,6 +49,12 @@ var base = []string{
 // unused comes as a dependency of base and serves only the installation of packages or logging in.
 var unused = []string{"debconf", "libpam-modules", "libpam-modules-bin", "libpam-runtime"}
 
+// noDisplay comes with matplotlib and is of no use: Tk and X11. ca-certificates: only its bundle is wanted, not the tool.
+var noDisplay = []string{
+	"blt", "dpkg", "libjs-jquery", "libjs-jquery-ui", "libtcl8.6", "libtk8.6", "libx11-6", "libx11-data", "libxext6", "libxft2", "libxrender1",
+	"libxss1", "lsb-base", "openssl", "python3-pil.imagetk", "python3-tk", "python3.13-tk", "tk8.6-blt2.5", "unicode-data", "x11-common",
+}
+
 //go:embed files
 var files embed.FS
 
@@ -63,10 +72,7 @@ func Recipes() []Recipe {
 			Summary: "Python 3 with numpy, pandas, scipy, sympy, matplotlib and pytest",
 			Packages: with(base, "ca-certificates", "fonts-dejavu-core", "libopenblas0-pthread", "python3", "python3-matplotlib",
 				"python3-numpy", "python3-pandas", "python3-pytest", "python3-scipy", "python3-sympy"),
-			// No display: Tk and X11 stay out. ca-certificates: only its bundle is wanted, not the tool.
-			Omit: with(unused, "blt", "dpkg", "libjs-jquery", "libjs-jquery-ui", "libtcl8.6", "libtk8.6", "libx11-6", "libx11-data",
-				"libxext6", "libxft2", "libxrender1", "libxss1", "lsb-base", "openssl", "python3-pil.imagetk", "python3-tk",
-				"python3.13-tk", "tk8.6-blt2.5", "unicode-data", "x11-common"),
+			Omit:  with(unused, noDisplay...),
 			Tests: "usr/lib/python3/dist-packages", // 160 MB
 			Files: figures(),
 		},
@@ -75,7 +81,7 @@ func Recipes() []Recipe {
 			Summary:  "Node.js and TypeScript",
 			Packages: with(base, "ca-certificates", "nodejs"),
 			Omit:     with(unused, "dpkg", "openssl"),
-			NPM:      []NPM{{"amaro", "1.2.1"}},
+			NPM:      []NPM{{Name: "amaro", Version: "1.2.1"}},
 			Files:    typescript(),
 		},
 		{
@@ -84,9 +90,11 @@ func Recipes() []Recipe {
 			Packages: with(base, "build-essential", "ca-certificates", "file", "git", "golang-go", "jq", "less", "nodejs", "patch",
 				"procps", "python3", "python3-pytest", "ripgrep", "unzip", "zip"),
 			Omit:  unused,
-			NPM:   []NPM{{"amaro", "1.2.1"}, {"npm", "10.9.9"}}, // Debian's npm brings 300 packages
+			NPM:   []NPM{{Name: "amaro", Version: "1.2.1"}, {Name: "npm", Version: "10.9.9"}}, // Debian's npm brings 300 packages
 			Files: typescript(),
 		},
+		quantum(),
+		evm(),
 		{
 			Name:     image.KernelTag,
 			Summary:  "the kernel that virtual machines boot (--driver qemu)",
@@ -110,6 +118,12 @@ func with(list []string, more ...string) []string {
 	all := slices.Concat(list, more)
 	slices.Sort(all)
 	return slices.Compact(all)
+}
+
+// byName sorts npm packages as locks have them.
+func byName(list []NPM) []NPM {
+	slices.SortFunc(list, func(a, b NPM) int { return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.In, b.In)) })
+	return list
 }
 
 // typescript is the loader that lets Node run TypeScript: node --import /usr/lib/silk/typescript.mjs FILE.ts. Debian's

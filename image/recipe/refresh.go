@@ -91,6 +91,6 @@ func integrity(ctx context.Context, c *http.Client, registry string, n NPM) (Tar
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxManifestBytes)).Decode(&manifest); err != nil {
 		return Tarball{}, fmt.Errorf("read the registry's answer: %w", err)
 	}
-	t := Tarball{Name: n.Name, Version: n.Version, Integrity: manifest.Dist.Integrity}
+	t := Tarball{Name: n.Name, Version: n.Version, In: n.In, Integrity: manifest.Dist.Integrity}
 	return t, t.validate()
 }

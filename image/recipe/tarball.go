@@ -19,13 +19,13 @@ import (
 const nodeModules = "usr/share/nodejs/"
 
 // unpackNPM puts an npm tarball into t. Everything in one lies below a single directory, normally "package".
-func unpackNPM(t *image.Tree, name, file string) error {
+func unpackNPM(t *image.Tree, dir, file string) error {
 	f, err := os.Open(file)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	return addNPM(t, nodeModules+name, f)
+	return addNPM(t, dir, f)
 }
 
 func addNPM(t *image.Tree, dir string, r io.Reader) error {
@@ -116,7 +116,7 @@ func npmIdentity(r io.Reader) (NPM, error) {
 		}
 		var manifest struct{ Name, Version string }
 		err := json.NewDecoder(io.LimitReader(r, maxManifestBytes)).Decode(&manifest)
-		n = NPM{manifest.Name, manifest.Version}
+		n = NPM{Name: manifest.Name, Version: manifest.Version}
 		return err
 	})
 	if err == nil && !npmName(n.Name) {

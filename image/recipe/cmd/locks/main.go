@@ -1,5 +1,5 @@
 // Command locks refreshes the committed locks of the lab images: make locks. It runs where apt is and writes into the
-// directory given as its argument.
+// directory given as its first argument. Further arguments name images, and only their locks are refreshed.
 package main
 
 import (
@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 
 	"github.com/silk-sandbox/silk/image/recipe"
 	"github.com/silk-sandbox/silk/internal/atomicfile"
@@ -22,8 +23,14 @@ func main() {
 }
 
 func run() error {
-	if len(os.Args) != 2 {
-		return fmt.Errorf("usage: %s DIRECTORY", os.Args[0])
+	if len(os.Args) < 2 {
+		return fmt.Errorf("usage: %s DIRECTORY [IMAGE...]", os.Args[0])
+	}
+	only := os.Args[2:]
+	for _, name := range only {
+		if _, ok := recipe.ByName(name); !ok {
+			return fmt.Errorf("no lab image is called %q", name)
+		}
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -37,14 +44,19 @@ func run() error {
 		NPMConfig:   []string{filepath.Join(home, ".npmrc"), "/etc/npmrc"},
 		Proxy:       http.ProxyFromEnvironment,
 	}
-	npm, err := recipe.RefreshNPM(ctx, config)
-	if err != nil {
-		return err
-	}
-	if err := write(npm); err != nil {
-		return err
+	if len(only) == 0 {
+		npm, err := recipe.RefreshNPM(ctx, config)
+		if err != nil {
+			return err
+		}
+		if err := write(npm); err != nil {
+			return err
+		}
 	}
 	for _, r := range recipe.Recipes() {
+		if len(only) > 0 && !slices.Contains(only, r.Name) {
+			continue
+		}
 		lock, err := recipe.Refresh(ctx, r, config)
 		if err != nil {
 			return err

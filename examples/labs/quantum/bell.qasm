@@ -1,0 +1,10 @@
+// A Bell pair: two fair coins that always agree. Runs as it is: silk run examples/labs/quantum/bell.qasm
+OPENQASM 3.0;
+include "stdgates.inc";
+
+qubit[2] q;
+bit[2] c;
+
+h q[0];
+cx q[0], q[1];
+c = measure q;

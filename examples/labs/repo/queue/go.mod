@@ -1,0 +1,3 @@
+module example.net/queue
+
+go 1.21
