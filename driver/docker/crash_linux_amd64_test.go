@@ -173,7 +173,7 @@ func TestSweepLeavesTheLiving(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(filepath.Join(d.runs(), "1-4194305-1-0_gone"), 0o700); err != nil { // of another PID namespace
+	if err := os.Mkdir(filepath.Join(d.runs(), d.engine.key()+"_1-4194305-1-0_gone"), 0o700); err != nil { // of another PID namespace
 		t.Fatal(err)
 	}
 	if err := d.Sweep(t.Context()); err != nil {
@@ -182,7 +182,7 @@ func TestSweepLeavesTheLiving(t *testing.T) {
 	if line, err := bufio.NewReader(r).ReadString('\n'); line != "up\n" {
 		t.Errorf("it says %q, %v", line, err)
 	}
-	if err := os.Remove(filepath.Join(d.runs(), "1-4194305-1-0_gone")); err != nil {
+	if err := os.Remove(filepath.Join(d.runs(), d.engine.key()+"_1-4194305-1-0_gone")); err != nil {
 		t.Error(err)
 	}
 	s.Kill(driver.KillNow)

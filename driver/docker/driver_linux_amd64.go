@@ -120,7 +120,7 @@ func (d *Driver) sweepContainers(ctx context.Context) error {
 // Leftovers names what Sweep would remove.
 func (d *Driver) Leftovers() ([]string, error) { return d.left() }
 
-// left are the directories of runs whose silk has ended.
+// left are the directories of runs of this engine's whose silk has ended. Of another engine's nobody would know here whether it has their containers.
 func (d *Driver) left() (dirs []string, err error) {
 	parent := d.runs()
 	entries, err := os.ReadDir(parent)
@@ -131,12 +131,18 @@ func (d *Driver) left() (dirs []string, err error) {
 		return nil, fmt.Errorf("look for runs that were left: %w", err)
 	}
 	for _, e := range entries {
-		owner, _, ok := strings.Cut(e.Name(), "_")
-		if ok && cgroup.OwnerGone(owner) {
+		of, rest, _ := strings.Cut(e.Name(), "_")
+		owner, _, ok := strings.Cut(rest, "_")
+		if ok && of == d.engine.key() && cgroup.OwnerGone(owner) {
 			dirs = append(dirs, filepath.Join(parent, e.Name()))
 		}
 	}
 	return dirs, nil
+}
+
+// mark is the directory of one of our runs, by which a sweep knows that the engine may have a container of that id's.
+func (d *Driver) mark(id string) string {
+	return filepath.Join(d.runs(), d.engine.key()+"_"+d.owner+"_"+id)
 }
 
 func (d *Driver) runs() string { return filepath.Join(d.config.Run, "docker") }

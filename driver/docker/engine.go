@@ -3,6 +3,8 @@ package docker
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -55,6 +58,16 @@ func newEngine(host string) (*engine, error) {
 		DisableKeepAlives: true, // another connection to a socket of this machine costs nothing, and none is left
 	}
 	return &engine{socket: socket, client: &http.Client{Transport: transport}}, nil
+}
+
+// key tells engines of this machine apart, in names of files. /run has two names.
+func (e *engine) key() string {
+	dir, name := filepath.Split(e.socket)
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	sum := sha256.Sum256([]byte(filepath.Join(dir, name)))
+	return hex.EncodeToString(sum[:8])
 }
 
 // version is what an engine says of itself.
@@ -274,7 +287,7 @@ func (e *engine) gone(err error) error {
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w: %s may not be used by this user", ErrGone, e.socket)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%w within %v", ErrGone, callTimeout)
+		return fmt.Errorf("%w in time", ErrGone)
 	}
 	return fmt.Errorf("%w: %w", ErrGone, err)
 }

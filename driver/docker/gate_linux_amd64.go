@@ -29,7 +29,7 @@ type gate struct {
 
 // openGate makes it. Close it.
 func (d *Driver) openGate(spec driver.Spec) (_ *gate, err error) {
-	g := &gate{dir: filepath.Join(d.runs(), d.owner+"_"+spec.ID), files: map[string]string{}}
+	g := &gate{dir: d.mark(spec.ID), files: map[string]string{}}
 	if err := os.MkdirAll(d.runs(), 0o700); err != nil {
 		return nil, fmt.Errorf("make directory for the run: %w", err)
 	}

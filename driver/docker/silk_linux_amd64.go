@@ -142,7 +142,7 @@ const callName = "call"
 // listen makes the place where the container's monitor calls. Nobody but root can enter the directory above it.
 func (r *relayed) listen() (*net.UnixListener, error) {
 	d := r.silk.docker
-	dir := filepath.Join(d.runs(), d.owner+"_"+r.id)
+	dir := d.mark(r.id)
 	if err := os.MkdirAll(d.runs(), 0o700); err != nil {
 		return nil, fmt.Errorf("make directory for the run: %w", err)
 	}
