@@ -167,9 +167,6 @@ func (m *monitor) run(id string) (err error) {
 	if m.outcome.Kind == run.OOM {
 		m.tellKernel()
 	}
-	if errors.Is(context.Cause(m.ctx), errEngineGone) { // nobody will ask for it again
-		_ = m.container.Remove()
-	}
 	if status := m.status(); status != 0 {
 		return &endError{status}
 	}
