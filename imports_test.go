@@ -43,7 +43,7 @@ var mayImport = map[string]string{
 	"run":                     "alert audit driver driver/rules egress image policy profile record replay store watch workspace", // replay: what is kept of a run's input
 	"handoff":                 "api record run store",                                                          // the ends of runs, in the form that receivers and clients get them, into the store
 	"retention":               "audit image record store",                                                                // what may go is a matter of all of these
-	"serve":                   "api approval auth broker egress handoff policy profile queue record retention run store", // the way of a run of somebody else, from request to exit frame
+	"serve":                   "api approval auth broker egress handoff policy profile queue record replay retention run store", // the way of a run of somebody else, from request to exit frame
 	"skill":                   "audit store",                                                                   // a registration is a row and an event, in one transaction
 	"note":                    "profile",                                                                       // the languages of fences, and what limits may look like
 	"httpapi":                 "api approval audit auth broker handoff note queue serve skill store",           // a door: it translates, and turns the errors of these into answers

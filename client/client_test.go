@@ -129,6 +129,14 @@ func TestRequests(t *testing.T) {
 		{"POST /v1/runs/" + run + `/stdin {"data":"<x>"}`, func(c *Client) error { _, err := c.Input(ctx, run, api.Input{Data: "<x>"}); return err }},
 		{"POST /v1/runs/" + run + `/size {"columns":80,"rows":24}`, func(c *Client) error { return c.Resize(ctx, run, api.Size{Columns: 80, Rows: 24}) }},
 		{"GET /v1/runs/" + run + "/record", func(c *Client) error { _, err := c.Record(ctx, run); return err }},
+		{"GET /v1/runs/" + run + "/envelope", func(c *Client) error { _, err := c.Envelope(ctx, run); return err }},
+		{"GET /v1/runs/" + run + "/bundle", func(c *Client) error {
+			out, err := c.Bundle(ctx, run)
+			if err == nil {
+				out.Close()
+			}
+			return err
+		}},
 		{"GET /v1/runs/" + run + "/output/stderr", func(c *Client) error {
 			out, err := c.Output(ctx, run, "stderr")
 			if err == nil {

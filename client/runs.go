@@ -164,6 +164,22 @@ func (c *Client) Record(ctx context.Context, run string) (json.RawMessage, error
 	return text, err
 }
 
+// Envelope returns the signed record of a run that has ended. One that nobody has signed has none: status 409.
+func (c *Client) Envelope(ctx context.Context, run string) (json.RawMessage, error) {
+	var text json.RawMessage
+	err := c.get(ctx, runPath(run, "/envelope"), nil, &text)
+	return text, err
+}
+
+// Bundle opens a run that has ended as one file, as silk record export writes it. The caller closes it.
+func (c *Client) Bundle(ctx context.Context, run string) (io.ReadCloser, error) {
+	resp, err := c.send(ctx, call{method: http.MethodGet, path: runPath(run, "/bundle")})
+	if err != nil {
+		return nil, err
+	}
+	return resp.Body, nil
+}
+
 // Output opens what the server has kept of one channel, stdout or stderr, of a run that has ended. The caller closes it. A read
 // error means that it is not whole.
 func (c *Client) Output(ctx context.Context, run, channel string) (io.ReadCloser, error) {

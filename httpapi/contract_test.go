@@ -172,7 +172,7 @@ func TestRest(t *testing.T) {
 	gone := get[api.MadeToken](s, call{role: auth.Owner, method: "POST", path: "/v1/tokens", body: `{"name":"gone","role":"viewer"}`}, 201)
 	const elsewhere = "01ARZ3NDEKTSV4RRFFQ69G5FAV" // a run of the command line, say
 	if err := s.DB.Update(t.Context(), func(tx *sql.Tx) error {
-		return record.Begin(t.Context(), tx, s.Home, record.Entry{Record: record.Record{Run: elsewhere, RequestSHA256: "x"}})
+		return record.Begin(t.Context(), tx, s.Home, record.Entry{Record: record.Record{Run: elsewhere, Client: "cli", RequestSHA256: strings.Repeat("0", 64)}})
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -188,6 +188,12 @@ func TestRest(t *testing.T) {
 		{call{path: run + done.ID + "/artifact?path=b.txt"}, 404},
 		{call{path: run + open.ID + "/artifact?path=a.txt"}, 409},
 		{call{path: run + someRun + "/record"}, 404},
+		{call{path: run + done.ID + "/envelope"}, 200},
+		{call{path: run + open.ID + "/envelope"}, 409},
+		{call{path: run + someRun + "/envelope"}, 404},
+		{call{path: run + done.ID + "/bundle"}, 200},
+		{call{path: run + open.ID + "/bundle"}, 409},
+		{call{path: run + someRun + "/bundle"}, 404},
 		{call{method: "POST", path: run + done.ID + "/cancel"}, 409},
 		{call{method: "POST", path: run + open.ID + "/stdin", body: `{"data":"x"}`}, 200},
 		{call{method: "POST", path: run + done.ID + "/stdin", body: `{"data":"x"}`}, 409},

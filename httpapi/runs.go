@@ -164,6 +164,14 @@ func (h *handler) runs() {
 		text, err := json.Marshal(serve.Public(entry.Record))
 		return &rawRecord{"application/json", text}, err
 	})
+	operation(h, huma.Operation{
+		OperationID: "get-envelope", Method: http.MethodGet, Path: "/v1/runs/{run}/envelope", Summary: "Get the signed record of a run", Tags: []string{"runs"},
+		Description: "An in-toto statement about the record in a DSSE envelope, for whoever has the server's public key. The schema of the record is at /schemas/record.json.",
+		Errors:      []int{http.StatusNotFound, http.StatusConflict},
+	}, func(ctx context.Context, id auth.Identity, in *RunPath) (*rawRecord, error) {
+		text, err := s.Envelope(ctx, id, in.Run)
+		return &rawRecord{"application/json", text}, err
+	})
 	h.output()
 	operation(h, huma.Operation{
 		OperationID: "create-session", Method: http.MethodPost, Path: "/v1/sessions", Summary: "Make a session, whose stream carries all its runs", Tags: []string{"sessions"},
@@ -209,6 +217,21 @@ func (h *handler) output() {
 			c.SetHeader("Content-Type", "application/octet-stream")
 			_, w := humago.Unwrap(c)
 			_, _ = io.Copy(patient{w}, out) // the client has gone, or the disk fails: the length is not announced
+		}}, nil
+	})
+	operation(h, huma.Operation{
+		OperationID: "get-bundle", Method: http.MethodGet, Path: "/v1/runs/{run}/bundle", Summary: "Get a run that has ended as one file", Tags: []string{"runs"},
+		Description: "What `silk record export` writes, `silk record verify` checks and `silk record replay` runs: the signed record, the request, what went in and what came out.", Responses: bytes,
+		Errors: []int{http.StatusNotFound, http.StatusConflict},
+	}, func(ctx context.Context, id auth.Identity, in *RunPath) (*huma.StreamResponse, error) {
+		b, err := h.cfg.Server.Bundle(ctx, id, in.Run)
+		if err != nil {
+			return nil, err
+		}
+		return &huma.StreamResponse{Body: func(c huma.Context) {
+			c.SetHeader("Content-Type", "application/octet-stream")
+			_, w := humago.Unwrap(c)
+			_ = b.Write(patient{w}) // the client has gone: the archive has no end then
 		}}, nil
 	})
 	operation(h, huma.Operation{

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/silk-sandbox/silk/client"
 	"github.com/silk-sandbox/silk/record"
 	"github.com/silk-sandbox/silk/replay"
 )
@@ -55,6 +56,15 @@ starts again.`,
 }
 
 func (a *app) recordShow(id string) error {
+	if a.serverURL() != "" {
+		return a.onServer(id, func(c *client.Client, run string) error {
+			text, err := c.Envelope(a.ctx, run)
+			if err == nil {
+				_, err = fmt.Fprintf(a.out, "%s\n", text)
+			}
+			return err
+		})
+	}
 	db, _, err := a.openStore()
 	if err != nil {
 		return runMissing(id, err)

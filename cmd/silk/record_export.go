@@ -2,13 +2,16 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/silk-sandbox/silk/client"
 	"github.com/silk-sandbox/silk/internal/atomicfile"
 	"github.com/silk-sandbox/silk/record"
 	"github.com/silk-sandbox/silk/replay"
@@ -37,7 +40,7 @@ type exported struct {
 	Run     string   `json:"run"`
 	File    string   `json:"file"`
 	Bytes   int64    `json:"bytes"`
-	Replays bool     `json:"replays"`
+	Replays bool     `json:"replays"`         // of a server's run it is not looked at
 	Why     []string `json:"why,omitempty"`   // not
 	Needs   []string `json:"needs,omitempty"` // variables whose values are to be given again
 	Missing []string `json:"missing"`         // artifacts that are not in it
@@ -45,7 +48,10 @@ type exported struct {
 
 func (a *app) recordExport(id, out, artifacts string) error {
 	if a.serverURL() != "" {
-		return usagef("export a run on the host that has run it")
+		if artifacts != "" {
+			return usagef("--artifacts is for runs of this host: a server has its own")
+		}
+		return a.exportFromServer(id, out)
 	}
 	db, home, err := a.openStore()
 	if err != nil {
@@ -83,6 +89,32 @@ func (a *app) recordExport(id, out, artifacts string) error {
 		answer.Needs = append(answer.Needs, v.Name)
 	}
 	return a.printExported(answer)
+}
+
+// exportFromServer gets the file from a server. What it is worth shows whoever verifies it.
+func (a *app) exportFromServer(id, out string) error {
+	return a.onServer(id, func(c *client.Client, run string) error {
+		in, err := c.Bundle(a.ctx, run)
+		if err != nil {
+			return err
+		}
+		defer in.Close() // it was only read
+		if err := atomicfile.WriteFunc(out, 0o600, func(w io.Writer) error {
+			_, err := io.Copy(w, in)
+			return err
+		}); err != nil {
+			return err
+		}
+		f, err := os.Open(out)
+		if err != nil {
+			return err
+		}
+		defer f.Close() // it was only read
+		if _, err := replay.ReadBundle(f); err != nil {
+			return fmt.Errorf("what the server has sent is not whole: %w", errors.Join(err, os.Remove(out)))
+		}
+		return a.printExported(exported{Run: run, File: out, Missing: []string{}})
+	})
 }
 
 func (a *app) printExported(answer exported) error {

@@ -49,9 +49,6 @@ Exit status: 0 all came out the same, 1 something did not, 125 it could not be r
 }
 
 func (a *app) recordReplay(name string, f replayFlags) error {
-	if a.serverURL() != "" {
-		return usagef("a replay runs on this host; get the run with silk --server URL record export, and replay the file")
-	}
 	kept, err := a.keptRun(name, f.keys)
 	if err != nil {
 		return err

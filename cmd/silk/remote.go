@@ -22,17 +22,18 @@ type remoteFlags struct{ url, tokenFile, fingerprint string }
 
 func (f *remoteFlags) add(root *cobra.Command) {
 	s := root.PersistentFlags()
-	s.StringVar(&f.url, "server", "", "`URL` of a silk server, in place of this host, for run, runs, note run, mcp, skill and handoffs: https://HOST:PORT or unix:///PATH (default $SILK_SERVER_URL)")
+	s.StringVar(&f.url, "server", "", "`URL` of a silk server, in place of this host, for run, runs, note run, record show and export, mcp, skill and handoffs: https://HOST:PORT or unix:///PATH (default $SILK_SERVER_URL)")
 	s.StringVar(&f.tokenFile, "token-file", "", "`FILE` with the token for the server (default $SILK_TOKEN_FILE; or the token itself in $SILK_TOKEN)")
 	s.StringVar(&f.fingerprint, "fingerprint", "", "`SHA256` of the server's certificate, if it made its own (default $SILK_FINGERPRINT)")
 }
 
 // onServers are the commands that a server can do.
-var onServers = map[string]bool{"run": true, "runs": true, "note": true, "handoffs": true, "mcp": true, "skill": true}
+var onServers = map[string]bool{"run": true, "runs": true, "note": true, "handoffs": true, "mcp": true, "skill": true, "record": true}
 
 // onHost are commands below those that are about files of this host.
 var onHost = map[string]bool{
 	"ls of note": true, "clean of note": true, "approve of note": true,
+	"verify of record": true, "replay of record": true, "key of record": true, "hold of record": true, "release of record": true, "holds of record": true,
 	"init of skill": true, "validate of skill": true, "hash of skill": true, "sign of skill": true, "run of skill": true, "selftest of skill": true, "explain of skill": true,
 }
 

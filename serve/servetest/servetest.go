@@ -24,6 +24,7 @@ import (
 	"github.com/silk-sandbox/silk/profile"
 	"github.com/silk-sandbox/silk/queue"
 	"github.com/silk-sandbox/silk/queue/queuetest"
+	"github.com/silk-sandbox/silk/record"
 	"github.com/silk-sandbox/silk/run"
 	"github.com/silk-sandbox/silk/serve"
 	"github.com/silk-sandbox/silk/store"
@@ -68,6 +69,7 @@ type Stand struct {
 	Stream *queuetest.Stream
 	Broker *broker.Broker
 	Server *serve.Server
+	Keys   *record.Keyring
 
 	Processes atomic.Int64 // what the profile gives; 0: the usual number
 
@@ -105,7 +107,9 @@ func New(t *testing.T, cfg Config) *Stand {
 		cfg.Serve.Handoffs, err = handoff.New(handoff.Config{})
 		s.must(err)
 	}
-	s.Engine, err = run.New(run.Config{Home: s.Home, Store: s.DB, Server: cfg.Server, Alive: cfg.Queue.Alive, Decide: s.Decide, Drivers: []driver.Driver{s.Fake}, Images: oneImage{s.Home}, Salvage: salvage, Handoffs: cfg.Serve.Handoffs})
+	s.Keys, err = record.OpenKeyring(t.Context(), filepath.Join(s.Home, "keys"))
+	s.must(err)
+	s.Engine, err = run.New(run.Config{Signer: s.Keys, Home: s.Home, Store: s.DB, Server: cfg.Server, Alive: cfg.Queue.Alive, Decide: s.Decide, Drivers: []driver.Driver{s.Fake}, Images: oneImage{s.Home}, Salvage: salvage, Handoffs: cfg.Serve.Handoffs})
 	s.must(err)
 	streams := cfg.Broker
 	streams.Dir = dir

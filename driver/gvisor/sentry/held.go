@@ -23,10 +23,10 @@ import (
 )
 
 // A deterministic run sees times and random numbers that follow from what it does, and from nothing else. Its clocks stand still while it
-// computes. They move on by a step whenever the first thread of a process looks at one, and to the moment for which somebody has waited,
-// when he has: a program that sleeps a second sleeps a second, and then sees that exactly one has gone by. Other threads look without
-// moving anything, since how many there are and who is first is chance; but those that do nothing else would wait forever, so that they move
-// the clocks as well, a thousand steps at each thousandth look.
+// computes. A clock moves on by a step whenever the first thread of a process looks at it, and all to the moment for which somebody has
+// waited, when he has: a program that sleeps a second sleeps a second, and then sees that exactly one has gone by. The time of day has steps
+// of its own, since runtimes with threads look at the other clock as chance has it. Other threads look without moving anything; but those
+// that do nothing else would wait forever, so that they move the clocks as well, a thousand steps at each thousandth look.
 //
 // What a program can find out about the time all the same: the processor's own counter (RDTSC), the numbers in /proc/PID/stat, and
 // the order in which several threads get on.
@@ -39,9 +39,23 @@ const looks = 1000
 
 // heldClock is the clock of the whole kernel. Safe for concurrent use.
 type heldClock struct {
-	boot, step int64        // nanoseconds
-	now        atomic.Int64 // since boot
-	others     atomic.Int64
+	boot, step int64           // nanoseconds
+	waited     atomic.Int64    // since boot, but for looks
+	looks      [2]atomic.Int64 // of first threads: at the time of day, and at all other clocks
+	others     atomic.Int64    // looks of other threads
+}
+
+// index is that of looks at a clock.
+func index(id sentrytime.ClockID) int {
+	if id == sentrytime.Realtime {
+		return 0
+	}
+	return 1
+}
+
+// since is the time since boot, as a clock shows it.
+func (c *heldClock) since(id sentrytime.ClockID) int64 {
+	return c.waited.Load() + c.step*c.looks[index(id)].Load()
 }
 
 // Update implements sentrytime.Clocks. Without parameters the vDSO makes a system call of each look.
@@ -50,27 +64,28 @@ func (*heldClock) Update(bool) sentrytime.UpdateResult { return sentrytime.Updat
 // GetTime implements sentrytime.Clocks.
 func (c *heldClock) GetTime(id sentrytime.ClockID) (int64, error) {
 	if id == sentrytime.Realtime {
-		return c.boot + c.now.Load(), nil
+		return c.boot + c.since(id), nil
 	}
-	return c.now.Load(), nil
+	return c.since(id), nil
 }
 
 // MonotonicRawEnabled implements sentrytime.Clocks.
 func (*heldClock) MonotonicRawEnabled() bool { return false }
 
-// looked moves the clock on: t asks for the time.
-func (c *heldClock) looked(t *kernel.Task) {
+// looked moves a clock on: t asks for its time.
+func (c *heldClock) looked(t *kernel.Task, id sentrytime.ClockID) {
 	switch {
 	case t == t.ThreadGroup().Leader():
-		c.now.Add(c.step)
+		c.looks[index(id)].Add(1)
 	case c.others.Add(1)%looks == 0:
-		c.now.Add(looks * c.step)
+		c.waited.Add(looks * c.step)
 	}
 }
 
-// reach moves the clock on to a moment since boot, if that is to come.
-func (c *heldClock) reach(at int64) {
-	for now := c.now.Load(); now < at && !c.now.CompareAndSwap(now, at); now = c.now.Load() {
+// reach moves all clocks on until one shows a moment since boot, if that is to come.
+func (c *heldClock) reach(id sentrytime.ClockID, at int64) {
+	at -= c.step * c.looks[index(id)].Load()
+	for now := c.waited.Load(); now < at && !c.waited.CompareAndSwap(now, at); now = c.waited.Load() {
 	}
 }
 
@@ -82,7 +97,7 @@ func (b *box) hold(h driver.Held) (err error) {
 		}
 	}()
 	c := &heldClock{boot: h.ClockMs*int64(time.Millisecond) - uptime, step: h.StepNs}
-	c.now.Store(uptime)
+	c.waited.Store(uptime)
 	k := b.kernel()
 	keeper := *field[*kernel.Timekeeper](k, "timekeeper")
 	params := *field[*kernel.VDSOParamPage](keeper, "params")
@@ -97,9 +112,9 @@ func (b *box) hold(h driver.Held) (err error) {
 	due := func(clock ktime.SampledClock, at ktime.Time) {
 		switch clock {
 		case realtime:
-			c.reach(at.Nanoseconds() - c.boot)
+			c.reach(sentrytime.Realtime, at.Nanoseconds()-c.boot)
 		case monotonic:
-			c.reach(at.Nanoseconds())
+			c.reach(sentrytime.Monotonic, at.Nanoseconds())
 		}
 	}
 	timerDue.Store(&due)
@@ -115,21 +130,26 @@ func (c *heldClock) install(table *kernel.SyscallTable) {
 		entry.Fn = with(entry.Fn)
 		table.Table[nr] = entry
 	}
-	look := func(next kernel.SyscallFn) kernel.SyscallFn {
+	day := func(next kernel.SyscallFn) kernel.SyscallFn {
 		return func(t *kernel.Task, nr uintptr, a arch.SyscallArguments) (uintptr, *kernel.SyscallControl, error) {
-			c.looked(t)
+			c.looked(t, sentrytime.Realtime)
 			return next(t, nr, a)
 		}
 	}
-	wrap(unix.SYS_TIME, look)
-	wrap(unix.SYS_GETTIMEOFDAY, look)
+	wrap(unix.SYS_TIME, day)
+	wrap(unix.SYS_GETTIMEOFDAY, day)
 	wrap(unix.SYS_CLOCK_GETTIME, func(next kernel.SyscallFn) kernel.SyscallFn {
-		return look(func(t *kernel.Task, nr uintptr, a arch.SyscallArguments) (uintptr, *kernel.SyscallControl, error) {
-			if id := a[0].Int(); id < 0 || id == linux.CLOCK_PROCESS_CPUTIME_ID || id == linux.CLOCK_THREAD_CPUTIME_ID {
+		return func(t *kernel.Task, nr uintptr, a arch.SyscallArguments) (uintptr, *kernel.SyscallControl, error) {
+			switch id := a[0].Int(); {
+			case id == linux.CLOCK_REALTIME, id == linux.CLOCK_REALTIME_COARSE:
+				c.looked(t, sentrytime.Realtime)
+				return next(t, nr, a)
+			case id < 0, id == linux.CLOCK_PROCESS_CPUTIME_ID, id == linux.CLOCK_THREAD_CPUTIME_ID:
 				a[0].Value = linux.CLOCK_MONOTONIC // a processor's time is never the same
 			}
+			c.looked(t, sentrytime.Monotonic)
 			return next(t, nr, a)
-		})
+		}
 	})
 	wrap(unix.SYS_GETRUSAGE, hiding(1, sizeofRusage))
 	wrap(unix.SYS_TIMES, hiding(0, sizeofTms))

@@ -171,6 +171,16 @@ export class SilkClient {
     return this.#get(ofRun(run, "record"), unknown, options);
   }
 
+  /** The signed record of a run that has ended: an in-toto statement in a DSSE envelope. It is not decoded. */
+  getEnvelope(run: string, options: CallOptions = {}): Promise<unknown> {
+    return this.#get(ofRun(run, "envelope"), unknown, options);
+  }
+
+  /** A run that has ended as one file, as `silk record export` writes it. The caller reads the body. */
+  getBundle(run: string, options: CallOptions = {}): Promise<Response> {
+    return this.#http.response({ method: "GET", path: ofRun(run, "bundle"), signal: options.signal, again: true });
+  }
+
   /** The frames of a run: see {@link Watch}. */
   watch(run: string, options: WatchOptions = {}): Watch {
     return new Watch(this.#streaming(), idOf(run), options);
