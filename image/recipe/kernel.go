@@ -109,8 +109,8 @@ func fillKernel(ctx context.Context, t *image.Tree, lock Lock, config Config) er
 // KernelOf keeps a kernel that somebody else has made as an image under a tag. It needs no modules, or has what [kernelModules] says built in.
 func KernelOf(ctx context.Context, file, tag string, config Config) (image.Image, error) {
 	config = config.withDefaults()
-	if config.Store == nil {
-		return image.Image{}, errors.New("no store is configured")
+	if config.Cache == "" || config.Store == nil {
+		return image.Image{}, errors.New("neither cache nor store is configured")
 	}
 	f, err := os.Open(file)
 	if err != nil {
@@ -123,6 +123,9 @@ func KernelOf(ctx context.Context, file, tag string, config Config) (image.Image
 	}
 	if err != nil {
 		return image.Image{}, fmt.Errorf("read kernel %s: %w", file, err)
+	}
+	if err := os.MkdirAll(config.SpoolDir, 0o755); err != nil {
+		return image.Image{}, fmt.Errorf("make package cache: %w", err)
 	}
 	t, err := image.NewTree(image.TreeConfig{SpoolDir: config.SpoolDir})
 	if err != nil {

@@ -148,7 +148,7 @@ func TestKernelOf(t *testing.T) {
 		if err := os.WriteFile(file, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return KernelOf(t.Context(), file, "kernel:own", Config{Store: store})
+		return KernelOf(t.Context(), file, "kernel:own", Config{Store: store, Cache: filepath.Join(filepath.Dir(file), "cache")})
 	}
 	good := vmlinux(t, elf.ET_EXEC, "Xen\x00", pvhEntry)
 	first, err := keep(good)
