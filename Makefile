@@ -69,6 +69,9 @@ test-microvm: build images kernel ## conformance, rows, attacks and the way out 
 	SILK_TEST_HOME=$(SILK_HOME) SILK_TEST_MICROVM=all SILK_TEST_REQUIRE=qemu,images $(GO) test -count 1 -timeout 240m ./driver/firecracker/...
 	SILK_KERNEL=kernel:minimal SILK_TEST_HOME=$(SILK_HOME) SILK_TEST_MICROVM=all SILK_TEST_REQUIRE=qemu,images $(GO) test -count 1 -p 1 -timeout 300m -run 'InMachines$$' ./tests/e2e ./tests/egress ./tests/escape
 
+test-containers: build images ## the attack suites in containers whose runtime is silk, and deaths of their engine: many minutes (as root, with package docker.io)
+	SILK_TEST_HOME=$(SILK_HOME) SILK_TEST_CONTAINERS=all tools/dockerd $(GO) test -count 1 -timeout 60m -run 'Selftests|Deaths' ./tests/runtime
+
 lint-api: ## api/openapi.yaml by a linter of others (tools/openapi; needs npm)
 	npm ci --silent --prefix tools/openapi
 	REDOCLY_SUPPRESS_UPDATE_NOTICE=true tools/openapi/node_modules/.bin/redocly lint --config tools/openapi/redocly.yaml api/openapi.yaml

@@ -80,10 +80,12 @@ func newDaemon(t testing.TB, images ...string) *daemon {
 	return d
 }
 
-// withImages is a configuration with the images of the tests.
+// withImages is a configuration with the images of the tests. It is written once: a silk in the background may be about to read it.
 func (d *daemon) withImages() string {
 	path := filepath.Join(d.dir, "images.yaml")
-	write(d.t, path, fmt.Sprintf("system_store: %q\n", filepath.Join(testenv.Home(), "images")), 0o600)
+	if _, err := os.Stat(path); err != nil {
+		write(d.t, path, fmt.Sprintf("system_store: %q\n", filepath.Join(testenv.Home(), "images")), 0o600)
+	}
 	return path
 }
 
@@ -149,11 +151,22 @@ func (d *daemon) inspect(id, what string) string {
 // nothing says that no container is left in silk's state and among the control groups.
 func (d *daemon) nothing(id string) {
 	d.t.Helper()
-	for _, pattern := range []string{filepath.Join(d.home, "containers/*"), "/sys/fs/cgroup/*/docker/" + id, "/sys/fs/cgroup/docker/" + id} {
-		if left, err := filepath.Glob(pattern); err != nil || len(left) > 0 {
-			d.t.Errorf("left: %q, %v", left, err)
-		}
+	if left := d.left(id); len(left) > 0 {
+		d.t.Errorf("left: %q", left)
 	}
+}
+
+// left is what there is of it.
+func (d *daemon) left(id string) (all []string) {
+	d.t.Helper()
+	for _, pattern := range []string{filepath.Join(d.home, "containers/*"), "/sys/fs/cgroup/*/docker/" + id, "/sys/fs/cgroup/docker/" + id} {
+		left, err := filepath.Glob(pattern)
+		if err != nil {
+			d.t.Error(err)
+		}
+		all = append(all, left...)
+	}
+	return all
 }
 
 // TestDocker is what people type.
