@@ -133,8 +133,15 @@ print(json.dumps({
 
 // TestAllow: an open network needs the owner's yes to this very plan, and leads to the public internet alone.
 func TestAllow(t *testing.T) {
+	for _, as := range []who{root, container} {
+		t.Run(as.name, func(t *testing.T) { checkAllow(t, newSilk(t, as, "", python)) })
+	}
+}
+
+func checkAllow(t *testing.T, s silk) {
+	t.Helper()
 	w := enterWorld(t)
-	s := newSilk(t, root, "", python)
+	open := s.as.words(open)
 	lib, err := os.ReadFile(filepath.Join("testdata", "lib.py"))
 	if err != nil {
 		t.Fatal(err)
@@ -147,7 +154,7 @@ func TestAllow(t *testing.T) {
 		return append(all, more...)
 	}
 	hashOf := func(code string) string {
-		return decode[struct{ Hash string }](t, s, append([]string{"plan", "--json"}, args(code)...)...).Hash
+		return decode[struct{ Hash string }](t, s, append([]string{"plan"}, s.command(append([]string{"--json"}, args(code)...)...)[1:]...)...).Hash
 	}
 	for _, test := range []struct {
 		name  string
@@ -165,7 +172,7 @@ func TestAllow(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !test.runs {
-			if got.status != denied || got.outcome.Kind != run.Denied || len(w.of("w31rw", "")) > 0 {
+			if got.status != denied || got.outcome.Kind != run.Denied || len(w.of(s.as.words("w31rw"), "")) > 0 {
 				t.Errorf("with %s: status %d, %s", test.name, got.status, got.stderr)
 			}
 			continue
@@ -173,7 +180,7 @@ func TestAllow(t *testing.T) {
 		if got.outcome.Kind != run.OK {
 			t.Fatalf("with %s: %s%s", test.name, got.stderr, text(got.outcome.Stderr))
 		}
-		checkOpen(t, w, got, false)
+		checkOpen(t, w, s.as, got, false)
 	}
 
 	// The control: what is not of the public internet is there, and is reached where the owner's configuration names it.
@@ -189,11 +196,11 @@ func TestAllow(t *testing.T) {
 	if err != nil || got.outcome.Kind != run.OK {
 		t.Fatalf("%v: %s%s", err, got.stderr, text(got.outcome.Stderr))
 	}
-	checkOpen(t, w, got, true)
+	checkOpen(t, w, s.as, got, true)
 }
 
 // checkOpen looks at what open has come to; more says that the owner's configuration names what is not of the public internet.
-func checkOpen(t *testing.T, w *world, got result, more bool) {
+func checkOpen(t *testing.T, w *world, as who, got result, more bool) {
 	t.Helper()
 	var said map[string]string
 	if err := json.Unmarshal([]byte(text(got.outcome.Stdout)), &said); err != nil {
@@ -214,13 +221,14 @@ func checkOpen(t *testing.T, w *world, got result, more bool) {
 		{"a datagram", "error: timed out", ""},
 		{"another resolver", "error: timed out", ""},
 	} {
-		if !strings.HasPrefix(said[want.what], want.says) || want.word != "" && len(w.of(want.word, "")) == 0 {
-			t.Errorf("%s comes to %q, want %q; seen %q", want.what, said[want.what], want.says, w.of(want.word, ""))
+		if !strings.HasPrefix(said[want.what], want.says) || want.word != "" && len(w.of(as.words(want.word), "")) == 0 {
+			t.Errorf("%s comes to %q, want %q; seen %q", want.what, said[want.what], want.says, w.of(as.words(want.word), ""))
 		}
 	}
 	for what, word := range map[string]string{
 		"the metadata service": "w38rw", "a private address": "w39rw", "the host": "w40rw", "a private IPv6 address": "w41rw", "what rebinds": "w43rw", "one decimal number": "w46rw",
 	} {
+		word = as.words(word)
 		through := strings.HasPrefix(said[what], "200 hello")
 		if through != more || (len(w.of(word, "http")) > 0) != more {
 			t.Errorf("%s comes to %q, with the owner's configuration: %t; seen %q", what, said[what], more, w.of(word, ""))
@@ -230,11 +238,11 @@ func checkOpen(t *testing.T, w *world, got result, more bool) {
 		t.Errorf("a private name comes to %q", private)
 	}
 	for _, word := range []string{"w44rw", "w45rw"} {
-		if seen := w.of(word, ""); len(seen) > 0 {
+		if seen := w.of(as.words(word), ""); len(seen) > 0 {
 			t.Errorf("a datagram got out: %q", seen)
 		}
 	}
-	for _, seen := range w.of("w37rw", "resolver") {
+	for _, seen := range w.of(as.words("w37rw"), "resolver") {
 		if !strings.HasPrefix(seen, "resolver TypeA ") && !strings.HasPrefix(seen, "resolver TypeAAAA ") {
 			t.Errorf("the resolver was asked %q", seen)
 		}
@@ -245,7 +253,7 @@ func checkOpen(t *testing.T, w *world, got result, more bool) {
 			{Kind: "tcp", Host: "10.0.0.5", Port: 80, Rule: "address"},
 			{Kind: "dns", Host: "private10.test", Rule: "address"},
 			{Kind: "udp", Host: "93.184.215.14", Port: 7, Rule: "udp"},
-			{Kind: "tcp", Host: "w42rw.rebind.test", Port: 80, Rule: "address"},
+			{Kind: "tcp", Host: as.words("w42rw.rebind.test"), Port: 80, Rule: "address"},
 		} {
 			if _, ok := got.refusal(d.Kind, d.Host, d.Port, d.Rule); !ok {
 				t.Errorf("silk does not say that %+v was refused: %+v", d, got.outcome.Egress)

@@ -40,6 +40,11 @@ var (
 	whos = []who{root, user, container}
 )
 
+// words are those of text that are root's attempts, as somebody else's.
+func (w who) words(text string) string {
+	return word.ReplaceAllStringFunc(text, func(one string) string { return strings.Replace(one, "rw", w.name[:1]+"w", 1) })
+}
+
 // patience is how long a silk may take. An emulated machine on a busy host takes minutes for what takes others a second.
 func (w who) patience() time.Duration {
 	if w.driver == "qemu" {

@@ -159,6 +159,13 @@ func checkStream(t *testing.T, as who, code, want, number string) {
 
 // TestRebinding: a name that is public when it is first looked up, and the host's own then.
 func TestRebinding(t *testing.T) {
+	for _, as := range []who{root, container} {
+		t.Run(as.name, func(t *testing.T) { checkRebinding(t, as) })
+	}
+}
+
+func checkRebinding(t *testing.T, as who) {
+	t.Helper()
 	w := enterWorld(t)
 	code := `
 import http.client
@@ -173,9 +180,10 @@ for _ in range(3):
 		home               bool // its own server is reached
 	}{
 		{"w2rw", "", "200 hello from http /\n403", false},
-		{"w3cw", "egress: {targets: ['127.0.0.1/32:80']}\n", "200 hello from http /\n200 hello from http /", true},
+		{"w3rw", "egress: {targets: ['127.0.0.1/32:80']}\n", "200 hello from http /\n200 hello from http /", true},
 	} {
-		s := newSilk(t, root, test.config, python)
+		test.name = as.words(test.name)
+		s := newSilk(t, as, test.config, python)
 		got, err := s.run(t.Context(), "-p", python, "--net", "*.rebind.test:80", "-c", strings.ReplaceAll(code, "NAME", test.name))
 		if err != nil {
 			t.Fatal(err)

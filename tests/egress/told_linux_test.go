@@ -44,8 +44,14 @@ func decode[T any](t *testing.T, s silk, args ...string) (v T) {
 // TestOwnService: a service of the owner's, at a name that leads to this host, is reached with two lines of configuration; without the second the
 // run is told which line is missing, and nothing else is reached with both.
 func TestOwnService(t *testing.T) {
+	for _, as := range []who{root, container} {
+		t.Run(as.name, func(t *testing.T) { checkOwnService(t, newSilk(t, as, "", python)) })
+	}
+}
+
+func checkOwnService(t *testing.T, s silk) {
+	t.Helper()
 	w := enterWorld(t)
-	s := newSilk(t, root, "", python)
 	ca := filepath.Join(s.Dir, "ca.pem")
 	lib, err := os.ReadFile(filepath.Join("testdata", "lib.py"))
 	if err != nil {
@@ -63,11 +69,12 @@ func TestOwnService(t *testing.T) {
 		{"hosts: {api.test: 127.0.0.1}\n  targets: [127.0.0.1/32:8443]", "http://127.0.0.1/w7rw", "", ""},
 		{"hosts: {api.test: 127.0.0.1}\n  targets: [127.0.0.1/32:8443]", "http://93.184.216.10/w8rw", "", "93.184.216.10:80 (no rule has the address"},
 	} {
+		test.url = s.as.words(test.url)
 		if err := s.configure("egress:\n  " + test.config + "\n"); err != nil {
 			t.Fatal(err)
 		}
 		code := fmt.Sprintf("import lib\ntry:\n    print(lib.get(%q))\nexcept Exception as e:\n    print(repr(e))", test.url)
-		stdout, stderr, _ := s.say(t, "run", "-p", python, "--net", "api.test:8443", "--env", "SSL_CERT_FILE=/workspace/ca.pem", "--file", ca, "--file", filepath.Join(s.Dir, "lib.py"), "-c", code)
+		stdout, stderr, _ := s.say(t, s.command("-p", python, "--net", "api.test:8443", "--env", "SSL_CERT_FILE=/workspace/ca.pem", "--file", ca, "--file", filepath.Join(s.Dir, "lib.py"), "-c", code)...)
 		seen := w.of(word.FindString(test.url), "http")
 		if strings.HasPrefix(stdout, "200") != (test.says != "") || !strings.Contains(stdout, test.says) || !strings.Contains(stderr, test.stderr) || (len(seen) > 0) != (test.says != "") {
 			t.Errorf("%s with %s: %s%s, want %q and %q; seen: %q", test.url, test.config, stdout, stderr, test.says, test.stderr, seen)
@@ -94,8 +101,14 @@ for _ in range(3):
 
 // TestTold: who runs a program learns what it was kept from, and the flag that would allow it, at once and afterwards.
 func TestTold(t *testing.T) {
-	s := newSilk(t, root, "", python)
-	_, stderr, status := s.say(t, "run", "-p", python, "--net", "api.test:80", "-c", strays)
+	for _, as := range []who{root, container} {
+		t.Run(as.name, func(t *testing.T) { checkTold(t, newSilk(t, as, "", python)) })
+	}
+}
+
+func checkTold(t *testing.T, s silk) {
+	t.Helper()
+	_, stderr, status := s.say(t, s.command("-p", python, "--net", "api.test:80", "-c", strays)...)
 	line := `silk: network: refused [4-9] times: pypi\.test \(no rule has the name "pypi\.test"\); api\.test:443 \(.*\); (10\.0\.0\.5:5432|93\.184\.215\.14:443) \(.*\); ` + // whoever is refused learns it before silk does
 		`--net api\.test:80,pypi\.test:443,api\.test:443,10\.0\.0\.5:5432 would allow it, if 443 is the port\n`
 	if status != 0 || !regexp.MustCompile(line).MatchString(stderr) || strings.Count(stderr, "\n") != 1 {
@@ -162,7 +175,7 @@ func TestTold(t *testing.T) {
 	check("the audit trail", list)
 
 	// The stream: refusals as they happen, and each connection.
-	stdout, _, _ := s.say(t, "run", "--jsonl", "-p", python, "--net", "api.test:80", "-c", strays)
+	stdout, _, _ := s.say(t, s.command("--jsonl", "-p", python, "--net", "api.test:80", "-c", strays)...)
 	seen, exit := map[string]int{}, false
 	for text := range strings.Lines(stdout) {
 		var f struct {
