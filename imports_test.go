@@ -18,9 +18,9 @@ var mayImport = map[string]string{
 	"egress/process":          "egress",
 	"cmd/silk-gateway":        "egress/gateway",
 	"audit":                   "store",
-	"record":                  "store watch", // a violation's record has what was seen before it
+	"record":                  "store watch",                 // a violation's record has what was seen before it
 	"replay":                  "policy profile record store", // a record and what is kept beside it become a request
-	"record/recordtest":       "api record", // the published schema, and what it is of
+	"record/recordtest":       "api record",                  // the published schema, and what it is of
 	"store/postgres":          "store",
 	"store/storetest":         "store store/postgres", // the same tests on both
 	"auth":                    "store audit",
@@ -39,18 +39,18 @@ var mayImport = map[string]string{
 	"cmd/silk-guest":          "driver driver/confine driver/firecracker/wire driver/rules watch",                                                                            // what holds a program in a machine
 	"driver":                  "watch",                                                                                                                                       // what was seen in a sandbox is a part of how it ended
 	"driver/gvisor/wire":      "driver driver/rules watch",
-	"driver/gvisor/sentry":    "driver driver/rules driver/gvisor/wire watch", // watch: the records that the guard writes
-	"run":                     "alert audit driver driver/rules egress image policy profile record replay store watch workspace", // replay: what is kept of a run's input
-	"handoff":                 "api record run store",                                                          // the ends of runs, in the form that receivers and clients get them, into the store
-	"retention":               "audit image record store",                                                                // what may go is a matter of all of these
-	"serve":                   "api approval auth broker egress handoff policy profile queue record replay retention run store", // the way of a run of somebody else, from request to exit frame
-	"skill":                   "audit store",                                                                   // a registration is a row and an event, in one transaction
-	"note":                    "profile",                                                                       // the languages of fences, and what limits may look like
-	"httpapi":                 "api approval audit auth broker handoff note queue serve skill store",           // a door: it translates, and turns the errors of these into answers
-	"mcp":                     "api auth client policy profile",                                                // a door, whose engine is a server's
-	"mcp/local":               "api auth handoff mcp policy record retention run serve store",                            // or this host's, by the translation that the service has
-	"telemetry":               "run serve",                                                                     // the lives of runs, told to others
-	"serve/servetest":         "*",                                                                             // wiring, as in cmd/silk, for tests
+	"driver/gvisor/sentry":    "driver driver/rules driver/gvisor/wire watch",                                                            // watch: the records that the guard writes
+	"run":                     "alert audit display driver driver/rules egress image policy profile record replay store watch workspace", // replay: what is kept of a run's input
+	"handoff":                 "api record run store",                                                                                    // the ends of runs, in the form that receivers and clients get them, into the store
+	"retention":               "audit image record store",                                                                                // what may go is a matter of all of these
+	"serve":                   "api approval auth broker egress handoff policy profile queue record replay retention run store",          // the way of a run of somebody else, from request to exit frame
+	"skill":                   "audit store",                                                                                             // a registration is a row and an event, in one transaction
+	"note":                    "display profile",                                                                                         // what results are; the languages of fences, and what limits may look like
+	"httpapi":                 "api approval audit auth broker handoff note queue serve skill store",                                     // a door: it translates, and turns the errors of these into answers
+	"mcp":                     "api auth client display policy profile",                                                                  // a door, whose engine is a server's
+	"mcp/local":               "api auth handoff mcp policy record retention run serve store",                                            // or this host's, by the translation that the service has
+	"telemetry":               "run serve",                                                                                               // the lives of runs, told to others
+	"serve/servetest":         "*",                                                                                                       // wiring, as in cmd/silk, for tests
 	"watch/bpf":               "watch",
 	"selftest":                "driver/rules egress policy profile", // rules, and kinds of refusals: what must come of an attack follows from them
 	"oci":                     "policy profile",                     // what engines ask for becomes a request

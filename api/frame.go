@@ -20,7 +20,7 @@ const (
 	FrameViolation FrameType = "violation" // policy ended the sandbox: Rule, Syscall, Detail
 	FrameEgress    FrameType = "egress"    // something was dialled or refused: Kind, Host, Port, Allowed, Rule, Detail
 	FrameApproval  FrameType = "approval"  // it waits for the owner, or the owner has decided: State, Detail
-	FrameDisplay   FrameType = "display"   // an artifact to be shown: MIME, Path
+	FrameDisplay   FrameType = "display"   // an artifact that is a result: MIME, Path; all of them before exit, in their order
 	FrameGap       FrameType = "gap"       // bytes From to To of Channel are not to be had any more
 	FrameExit      FrameType = "exit"      // the last one of a run: Outcome. A stream without it ended for another reason
 	FrameInput     FrameType = "input"     // the answer to a command with Offset: bytes of input that the run has got; if refused, Detail says why

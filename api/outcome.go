@@ -59,6 +59,7 @@ type Artifact struct {
 	Size    int64  `json:"size"`
 	SHA256  string `json:"sha256,omitempty"`
 	MIME    string `json:"mime,omitempty"`
+	Display string `json:"display,omitempty" doc:"Type of the result that the program shows by this file, checked; the files that have one come first, in their order"`
 	Omitted string `json:"omitted,omitempty" doc:"Why the content was not kept"`
 }
 

@@ -212,8 +212,18 @@ func (h *handler) resultOf(ctx context.Context, id auth.Identity, r api.Run) (*n
 	if result.Stdout.Kept, err = h.kept(ctx, id, r.ID, "stdout"); err != nil {
 		return nil, err
 	}
-	result.Stderr.Kept, err = h.kept(ctx, id, r.ID, "stderr")
-	return result, err
+	if result.Stderr.Kept, err = h.kept(ctx, id, r.ID, "stderr"); err != nil {
+		return nil, err
+	}
+	result.Results = note.Results(pictures(o), func(path string) ([]byte, error) {
+		f, _, err := h.cfg.Server.Artifact(ctx, id, r.ID, path)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close() // it was only read
+		return io.ReadAll(f)
+	})
+	return result, nil
 }
 
 func (h *handler) kept(ctx context.Context, id auth.Identity, run, channel string) (_ []byte, err error) {
@@ -229,7 +239,7 @@ func (h *handler) kept(ctx context.Context, id auth.Identity, run, channel strin
 func pictures(o api.Outcome) (list []note.Artifact) {
 	for _, a := range o.Artifacts {
 		if a.Type == "file" && a.Omitted == "" && a.PathB64 == "" {
-			list = append(list, note.Artifact{Path: a.Path, MIME: a.MIME})
+			list = append(list, note.Artifact{Path: a.Path, MIME: a.MIME, Display: a.Display, Bytes: a.Size})
 		}
 	}
 	return list

@@ -93,7 +93,7 @@ func answerOf(o api.Outcome, profile string) runAnswer {
 			a.MoreArtifacts = len(o.Artifacts) - i
 			break
 		}
-		out := artifactOf{Path: clean([]byte(art.Path)), Type: art.Type, Bytes: art.Size, MIME: art.MIME, Note: art.Omitted}
+		out := artifactOf{Path: clean([]byte(art.Path)), Type: art.Type, Bytes: art.Size, MIME: or(art.Display, art.MIME), Note: art.Omitted}
 		switch {
 		case out.Path != art.Path || art.PathB64 != "":
 			out.Note = "its name cannot be written here, so it cannot be had"

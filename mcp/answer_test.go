@@ -85,6 +85,33 @@ func TestOutputLimit(t *testing.T) {
 	})
 }
 
+// TestResults: what a program shows comes before pictures that it left, tables as Markdown; HTML is only listed.
+func TestResults(t *testing.T) {
+	each(t, func(s *stand) {
+		plot, data := picture(s.T, ".silk/display/2.png", 3, 2)
+		left, _ := picture(s.T, "left.png", 3, 2)
+		r := s.call("run_files", fake(left, plot, `write:.silk/display/1.table.json={"columns": ["a|", "b"], "rows": [["<x>", 1]], "total": 9}`, "write:.silk/display/3.html=<script>", "write:.silk/display/4.txt=some text"))
+		var images []*sdk.ImageContent
+		for _, c := range r.Content {
+			if i, ok := c.(*sdk.ImageContent); ok {
+				images = append(images, i)
+			}
+		}
+		if len(images) != 2 || !bytes.Equal(images[0].Data, data) {
+			s.T.Errorf("%d images", len(images))
+		}
+		said := text(r)
+		for _, want := range []string{"1.table.json, a table, 1 of 9 rows:", "| a&#124; | b |\n| --- | --- |\n| &#60;x&#62; | 1 |", "4.txt, text/plain:\n```\nsome text\n```"} {
+			if !strings.Contains(said, want) {
+				s.T.Errorf("%q is not in %s", want, said)
+			}
+		}
+		if strings.Contains(said, "<script>") {
+			s.T.Errorf("HTML is in %s", said)
+		}
+	})
+}
+
 // TestImages: pictures come as images, and what cannot be shown is said.
 func TestImages(t *testing.T) {
 	each(t, func(s *stand) {

@@ -9,10 +9,12 @@ import (
 	_ "image/jpeg"
 	_ "image/png"
 	"io"
+	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/silk-sandbox/silk/api"
+	"github.com/silk-sandbox/silk/display"
 )
 
 // What is shown of images: models take no larger ones, and clients give up on answers of many megabytes.
@@ -21,7 +23,16 @@ const (
 	maxImageBytes = 2 << 20
 	maxAllImages  = 4 << 20
 	maxPixels     = 8000 // on a side
+
+	maxResults     = 10
+	maxResultBytes = 16 << 10
+	maxResultRows  = 50
 )
+
+// shown is what a run shows: results that are text, and pictures.
+func (s *Server) shown(ctx context.Context, o api.Outcome) []sdk.Content {
+	return append(s.results(ctx, o), s.images(ctx, o)...)
+}
 
 // images are the pictures that a run made, as content, and a sentence for each that is left out.
 func (s *Server) images(ctx context.Context, o api.Outcome) (out []sdk.Content) {
@@ -52,6 +63,29 @@ func (s *Server) images(ctx context.Context, o api.Outcome) (out []sdk.Content) 
 		if len(out) > listed {
 			return append(out, &sdk.TextContent{Text: "there are more images; the list of artifacts has them"})
 		}
+	}
+	return out
+}
+
+// results are the tables, texts and JSON that a program shows, as text in fences: data, not instructions.
+func (s *Server) results(ctx context.Context, o api.Outcome) (out []sdk.Content) {
+	total := int64(0)
+	for _, a := range o.Artifacts {
+		if a.Display != display.Table && a.Display != display.JSON && a.Display != display.Text || len(out) == maxResults || total+a.Size > maxResultBytes {
+			continue // the list of artifacts has it
+		}
+		data, err := s.artifact(ctx, o.Run, a.Path, maxResultBytes)
+		if err != nil {
+			continue
+		}
+		total += a.Size
+		text, about := clean(data), a.Display
+		if g, err := display.ParseTable(data); a.Display == display.Table && err == nil {
+			rows := min(len(g.Rows), maxResultRows)
+			text, about = strings.Join(g.Markdown(rows, len(g.Columns)), "\n"), fmt.Sprintf("a table, %d of %d rows", rows, g.Total)
+		}
+		f := fence(text)
+		out = append(out, &sdk.TextContent{Text: fmt.Sprintf("%s, %s:\n%s\n%s\n%s", a.Path, about, f, strings.TrimSuffix(text, "\n"), f)})
 	}
 	return out
 }

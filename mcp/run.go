@@ -186,7 +186,7 @@ func (s *Server) ended(ctx context.Context, l *live, most int) (*sdk.CallToolRes
 	a.Stdout.count(l.outcome.Stdout)
 	a.Stderr.count(l.outcome.Stderr)
 	s.keep(a)
-	return answer(a, s.images(context.WithoutCancel(ctx), l.outcome)), a, nil
+	return answer(a, s.shown(context.WithoutCancel(ctx), l.outcome)), a, nil
 }
 
 // answer is the result of a tool: text, images, and JSON besides.
@@ -261,7 +261,7 @@ func (s *Server) kept(ctx context.Context, in runIn) (*sdk.CallToolResult, runAn
 	a.show(&out[0], &out[1], in.MaxOutput)
 	a.Stdout.count(r.Outcome.Stdout)
 	a.Stderr.count(r.Outcome.Stderr)
-	return answer(a, s.images(ctx, *r.Outcome)), a, nil
+	return answer(a, s.shown(ctx, *r.Outcome)), a, nil
 }
 
 // fill reads what is kept of a channel through a buffer, which keeps what an answer shows.

@@ -40,6 +40,25 @@ func TestGolden(t *testing.T) {
 			Outcome: "ok", ExitCode: &zero, Wall: 2 * time.Second, Stdout: text("two figures\n"),
 			Images: note.Images("files/pictures", run, []note.Artifact{{Path: "plot.png", MIME: "image/png"}, {Path: "out/plot.png", MIME: "image/png"}, {Path: "out-plot.png", MIME: "image/png"}, {Path: "x]] ![[#^|.jpeg", MIME: "image/jpeg; a=b"}, {Path: "data.csv", MIME: "text/csv"}, {Path: "evil.svg", MIME: "image/svg+xml"}}),
 		}},
+		{"ok-results", plain, note.Result{
+			Outcome: "ok", ExitCode: &zero, Wall: 2 * time.Second, Stdout: text("results\n"),
+			Images: note.Images("files/pictures", run, []note.Artifact{{Path: "left.png", MIME: "image/png"}, {Path: ".silk/display/0002.png", MIME: "image/png", Display: "image/png"}}),
+			Results: note.Results([]note.Artifact{
+				{Path: ".silk/display/0001.table.json", Display: "application/vnd.silk.table+json"},
+				{Path: ".silk/display/0002.png", MIME: "image/png", Display: "image/png"},
+				{Path: ".silk/display/0003.html", Display: "text/html", Bytes: 30},
+				{Path: ".silk/display/0004.json", Display: "application/json"},
+				{Path: ".silk/display/0005.svg", Display: "image/svg+xml", Bytes: 40},
+				{Path: ".silk/display/0006.txt", Display: "text/plain"},
+				{Path: ".silk/display/0007.txt", Display: "text/plain", Bytes: 1 << 20},
+			}, func(path string) ([]byte, error) {
+				return []byte(map[string]string{
+					".silk/display/0001.table.json": `{"columns": ["name|", "[[n]]"], "rows": [["<b>x</b>\n> [!danger]", 1.5], ["` + "`$= x`" + `", null]], "total": 100}`,
+					".silk/display/0003.html":       "<script>alert(1)</script>", ".silk/display/0005.svg": "<svg onload=alert(1)>",
+					".silk/display/0004.json": `{"a": "` + "```" + `"}`, ".silk/display/0006.txt": "100 %\n%%\n",
+				}[path]), nil
+			}),
+		}},
 		{"ok-stable", plain, note.Result{Outcome: "ok", ExitCode: &zero, Wall: 2 * time.Second, Stable: true, Stdout: text(long.String())}},
 		{"ok-long", plain, note.Result{Outcome: "ok", ExitCode: &zero, Wall: 2 * time.Second, Stdout: note.Channel{Kept: []byte(long.String()), Bytes: 1 << 30, Truncated: true}, Stderr: text(strings.Repeat("x", 5000)), Flags: map[string]int64{"output_truncated": 1 << 30, "pids_limit_hit": 4}}},
 		{"ok-hostile", plain, note.Result{Outcome: "ok", ExitCode: &zero, Wall: time.Second, Stdout: text("```\n~~~~\n> [!danger] x\n---\n%%\n[[link]]\n<script>alert(1)</script>\n# heading\n- [ ] task\n\x1b[31mred\x1b[0m\n\u202eright to left\n\x00\n`````````` \n"), Stderr: text("~~~~~~~~~~~\n")}},

@@ -3,6 +3,7 @@ package note_test
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
+	extast "github.com/yuin/goldmark/extension/ast"
 	"github.com/yuin/goldmark/text"
 	"pgregory.net/rapid"
 
@@ -124,6 +126,17 @@ func hostileResult() *rapid.Generator[*note.Result] {
 		}
 		if rapid.Bool().Draw(t, "images") {
 			r.Images = note.Images("files/pictures", r.Run, []note.Artifact{{Path: line().Draw(t, "artifact") + ".png", MIME: "image/png"}, {Path: "x/" + line().Draw(t, "artifact"), MIME: "image/gif"}})
+		}
+		if rapid.Bool().Draw(t, "results") {
+			table, err := json.Marshal(map[string]any{"columns": []string{line().Draw(t, "column"), "b"}, "rows": [][]string{{line().Draw(t, "cell"), string(hostileOutput().Draw(t, "cell"))}}, "total": 7})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Results = []note.Shown{
+				{Path: ".silk/display/1.table.json", MIME: "application/vnd.silk.table+json", Content: table},
+				{Path: ".silk/display/2.txt", MIME: "text/plain", Content: hostileOutput().Draw(t, "text")},
+				{Path: ".silk/display/3.html", MIME: "text/html"},
+			}
 		}
 		return r
 	})
@@ -307,6 +320,13 @@ func ours(t rapid.TB, out []byte, p *note.Place) {
 				if l = strings.TrimRight(l, "\n"); !strings.HasPrefix(l, "[!quote]- silk-sandbox output · ") && !strings.HasPrefix(l, "[!danger] silk-sandbox output · ") &&
 					!strings.HasPrefix(l, "silk-sandbox: ") && !strings.HasPrefix(l, "![[files/pictures/silk-") && l != "[!widow-red] stderr" {
 					t.Errorf("a paragraph of the result has %q", l)
+				}
+			}
+		case *extast.Table, *extast.TableHeader, *extast.TableRow:
+		case *extast.TableCell: // has text, and nothing that means anything
+			for c := n.FirstChild(); c != nil; c = c.NextSibling() {
+				if c.Kind() != ast.KindText && c.Kind() != ast.KindString {
+					t.Errorf("a cell of a table has a %s", c.Kind())
 				}
 			}
 		case *ast.HTMLBlock:

@@ -29,6 +29,7 @@ type Result struct {
 	Stdout, Stderr Channel
 	Flags          map[string]int64 // limits that were hit without ending the run
 	Images         []Image
+	Results        []Shown
 	Handoffs       []Handoff
 	Kept           []Destination // from which the program was kept
 
@@ -85,9 +86,7 @@ func (r *Result) lines() []string {
 	}
 	stdout, stderr := plain(r.Stdout.Kept, usual), plain(r.Stderr.Kept, usual)
 	out = append(out, quote(1, r.remarks(stdout, stderr))...)
-	for _, img := range r.Images {
-		out = append(out, quote(1, []string{"![[" + img.Path + "]]"})...)
-	}
+	out = append(out, quote(1, r.shown())...)
 	out = append(out, quote(1, stdout.fenced())...)
 	if !stderr.empty() {
 		out = append(out, quote(2, append([]string{stderrLine}, stderr.fenced()...))...)
@@ -308,7 +307,11 @@ func Images(folder, run string, artifacts []Artifact) []Image {
 }
 
 // Artifact is one file that a run has made.
-type Artifact struct{ Path, MIME string }
+type Artifact struct {
+	Path, MIME string
+	Display    string // type of the result that the program shows by it; "": none
+	Bytes      int64
+}
 
 // extensions are those of pictures that a note shows. SVG is none: it is a program.
 var extensions = map[string]string{"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp"}
@@ -398,7 +401,7 @@ func (n *Note) parts(p *Place, at, level int) int {
 			return at
 		}
 		switch inner, quoted := unquote(rest, 1); {
-		case strings.HasPrefix(rest, remark):
+		case strings.HasPrefix(rest, remark), isRow(rest), rest == "" && n.beside(at, level):
 			at++
 		case len(p.Images) < maxImages && imagePattern.MatchString(rest):
 			p.Images = append(p.Images, strings.TrimSuffix(strings.TrimPrefix(rest, "![["), "]]"))

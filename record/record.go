@@ -163,6 +163,7 @@ type Artifact struct {
 	Size    int64  `json:"size"`
 	SHA256  string `json:"sha256,omitempty"`
 	MIME    string `json:"mime,omitempty"`
+	Display string `json:"display,omitempty"` // type of the result that the program showed by it
 	Omitted string `json:"omitted,omitempty"`
 }
 

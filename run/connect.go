@@ -2,13 +2,16 @@ package run
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 
+	"github.com/silk-sandbox/silk/display"
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/internal/logkey"
 	"github.com/silk-sandbox/silk/internal/pipe"
@@ -133,18 +136,35 @@ func (l *life) drain(stream io.Reader) error {
 	if l.plan.Compile {
 		r, saw = sawFile(r, policy.CompileFailed)
 	}
-	l.collected, l.collectErr = workspace.Collect(r, l.manifest, workspace.CollectConfig{Dir: l.io.Artifacts, Ignore: l.plan.Ignore})
+	l.collected, l.collectErr = workspace.Collect(r, l.manifest, workspace.CollectConfig{
+		Dir: l.io.Artifacts, Ignore: l.plan.Ignore,
+		Display: display.Check, DisplayDir: display.Dir, DisplayBytes: display.MaxBytes, Displays: display.MaxResults,
+	})
 	_, err := io.Copy(io.Discard, r)
 	l.compileFailed = saw()
 	return err
 }
 
-// judgeWorkspace puts the artifacts into the outcome.
+// judgeWorkspace puts the artifacts into the outcome, results first, in the order of their names.
 func (l *life) judgeWorkspace(exit driver.Exit) {
 	for _, a := range l.collected.Artifacts {
 		l.out.Artifacts = append(l.out.Artifacts, Artifact{
-			Path: a.Path, PathB64: a.PathB64, Type: string(a.Type), Size: a.Size, SHA256: a.SHA256, MIME: a.MIME, Omitted: a.Omitted,
+			Path: a.Path, PathB64: a.PathB64, Type: string(a.Type), Size: a.Size, SHA256: a.SHA256, MIME: a.MIME, Display: a.Display, Omitted: a.Omitted,
 		})
+	}
+	slices.SortStableFunc(l.out.Artifacts, func(a, b Artifact) int {
+		switch {
+		case a.Display != "" && b.Display != "":
+			return cmp.Compare(a.Path, b.Path)
+		case a.Display != "":
+			return -1
+		case b.Display != "":
+			return 1
+		}
+		return 0
+	})
+	if n := l.collected.Hidden; n > 0 {
+		l.out.Flags["results_refused"] = int64(n)
 	}
 	if n := l.collected.Omitted + l.collected.More; n > 0 {
 		l.out.Flags["artifacts_omitted"] = int64(n)

@@ -88,6 +88,7 @@ type Artifact struct {
 	Size    int64  `json:"size"`
 	SHA256  string `json:"sha256,omitempty"`
 	MIME    string `json:"mime,omitempty"`
+	Display string `json:"display,omitempty"` // type of the result that the program shows by it: package display
 	Omitted string `json:"omitted,omitempty"` // why the content was not kept
 }
 

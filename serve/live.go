@@ -71,8 +71,22 @@ func (s *Server) tellEnd(id string, out run.Outcome) {
 	if out.Kind == run.Violated {
 		l.stream.Publish(violation(out))
 	}
-	l.stream.End(OutcomeOf(out))
+	shown := OutcomeOf(out)
+	for _, f := range displays(shown) {
+		l.stream.Publish(f)
+	}
+	l.stream.End(shown)
 	s.traces.end(id, out, s.traceContent(id))
+}
+
+// displays are the frames of what the program shows.
+func displays(out api.Outcome) (frames []api.Frame) {
+	for _, a := range out.Artifacts {
+		if a.Display != "" {
+			frames = append(frames, api.Frame{Type: api.FrameDisplay, Run: out.Run, MIME: a.Display, Path: a.Path})
+		}
+	}
+	return frames
 }
 
 func violation(out run.Outcome) api.Frame {

@@ -58,6 +58,11 @@ func (s *Server) Replay(ctx context.Context, id auth.Identity, runID string, cur
 			return err
 		}
 	}
+	for _, f := range displays(*r.Outcome) {
+		if err := emit(f); err != nil {
+			return err
+		}
+	}
 	return emit(api.Frame{Type: api.FrameExit, Run: runID, Outcome: r.Outcome})
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -154,6 +155,45 @@ func TestReplay(t *testing.T) {
 }
 
 // TestReplayOfALostRun: a viewer that has more of a run than the host could save is told how it ended.
+// TestResults: what a program shows is said before its end, in its order, live and from the record.
+func TestResults(t *testing.T) {
+	s := servetest.New(t, servetest.Config{})
+	r := submit(t, s, servetest.Runner, program("write:.silk/display/2.json={}", "write:a=x", "write:.silk/display/1.html=<b>", "write:.silk/display/3.png=none"))
+	check := func(frames []api.Frame) {
+		t.Helper()
+		var got []string
+		for _, f := range frames {
+			if f.Type == api.FrameDisplay || f.Type == api.FrameExit {
+				got = append(got, string(f.Type)+" "+f.Run+" "+f.MIME+" "+f.Path)
+			}
+		}
+		want := []string{"display " + r.ID + " text/html .silk/display/1.html", "display " + r.ID + " application/json .silk/display/2.json", "exit " + r.ID + "  "}
+		if !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	frames := watch(t, s, servetest.Owner, r.ID)
+	check(frames)
+	out := frames[len(frames)-1].Outcome
+	if out.Artifacts[0].Display != "text/html" || out.Artifacts[2].Display != "" || out.Flags["results_refused"] != 1 {
+		t.Errorf("outcome %+v", out)
+	}
+	f, _, err := s.Server.Artifact(t.Context(), servetest.Runner, r.ID, ".silk/display/1.html")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(f)
+	if err := errors.Join(err, f.Close()); err != nil || string(text) != "<b>" {
+		t.Errorf("%q, %v", text, err)
+	}
+	frames = nil
+	err = s.Server.Replay(t.Context(), servetest.Runner, r.ID, broker.Cursor{}, func(f api.Frame) error { frames = append(frames, f); return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(frames)
+}
+
 func TestReplayOfALostRun(t *testing.T) {
 	s := servetest.New(t, servetest.Config{})
 	s.Fake.WaitErr = errors.New("it is gone")

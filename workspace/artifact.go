@@ -23,6 +23,13 @@ type CollectConfig struct {
 	Files      int      // files listed at most, and as many links and special files; 0: DefaultArtifacts
 	FileBytes  int64    // of one file; 0: DefaultArtifactBytes
 	TotalBytes int64    // of all files that are kept; 0: DefaultTotalBytes
+
+	// Display looks at files that are results which the program shows, by path and content, and returns their type; an error says why one is
+	// none, and then it is no artifact either. It is asked for the files in DisplayDir, whatever Ignore says, and those alone. nil: there are none.
+	Display      func(path string, content []byte) (mime string, err error)
+	DisplayDir   string // below the workspace, with slashes
+	DisplayBytes int64  // of one; Display does not see a larger one, which is none
+	Displays     int    // at most
 }
 
 func (c CollectConfig) withDefaults() CollectConfig {
@@ -47,6 +54,7 @@ type Artifact struct {
 	Mode    fs.FileMode // permissions as the program left them
 	SHA256  string      // of the content; empty if that was not read, and for everything but files
 	MIME    string      // from the first bytes, not from the name; empty with SHA256
+	Display string      // type of the result that the program shows by this file; empty: it is none
 	Omitted string      // why the content is not kept; empty: it is (in Dir, if there is one). Links and special files
 	// have no content and say nothing here
 }
@@ -58,4 +66,5 @@ type Collected struct {
 	Omitted   int        // files in the list whose content is not kept
 	More      int        // files, links and special files beyond the limits that are not even listed, at least
 	Ignored   int        // files with or below an ignored name
+	Hidden    int        // files that should have been results and are none
 }

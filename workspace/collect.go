@@ -71,6 +71,7 @@ type collector struct {
 	listed    map[string]bool // names, to refuse a second entry of the same name
 	files     int
 	specials  int
+	displays  int
 	nameBytes int
 }
 
@@ -109,6 +110,8 @@ func (c *collector) add(h *tar.Header, content io.Reader) error {
 	switch {
 	case typ == TypeDir, h.Typeflag == tar.TypeXGlobalHeader:
 		return discard(content)
+	case c.displayed(elements, name):
+		return c.addDisplay(h, typ, elements, name, content)
 	case c.ignored(elements):
 		c.got.Ignored++
 		return discard(content)

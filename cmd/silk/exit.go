@@ -123,6 +123,14 @@ func (a *app) printOutcome(o run.Outcome) error {
 			return err
 		}
 	}
+	for _, art := range o.Artifacts {
+		if art.Display == "" {
+			continue
+		}
+		if err := a.printJSONLine(displayFrame{Type: "display", MIME: art.Display, Path: art.Path}); err != nil {
+			return err
+		}
+	}
 	return a.printJSONLine(exitFrame{Type: "exit", Outcome: o})
 }
 

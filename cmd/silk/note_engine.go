@@ -53,10 +53,11 @@ func (e *noteEnd) result(stable bool) *note.Result {
 	return &note.Result{
 		Run: o.Run, Outcome: string(o.Kind), Reason: string(o.Reason), Phase: o.Phase, Message: o.Message, ExitCode: o.ExitCode, Signal: o.Signal,
 		Wall: time.Duration(o.WallMs) * time.Millisecond, Rule: o.Rule, Syscall: o.Syscall, Argument: o.Argument, Flags: o.Flags,
-		Stdout: note.Channel{Kept: e.stdout, Bytes: o.Stdout.Bytes, Truncated: o.Stdout.Truncated},
-		Stderr: note.Channel{Kept: e.stderr, Bytes: o.Stderr.Bytes, Truncated: o.Stderr.Truncated},
-		Kept:   kept,
-		Stable: stable,
+		Stdout:  note.Channel{Kept: e.stdout, Bytes: o.Stdout.Bytes, Truncated: o.Stdout.Truncated},
+		Stderr:  note.Channel{Kept: e.stderr, Bytes: o.Stderr.Bytes, Truncated: o.Stderr.Truncated},
+		Kept:    kept,
+		Results: note.Results(e.pictures(), func(name string) ([]byte, error) { return e.artifact(name) }), // a refused run has none to read
+		Stable:  stable,
 	}
 }
 
@@ -64,7 +65,7 @@ func (e *noteEnd) result(stable bool) *note.Result {
 func (e *noteEnd) pictures() (list []note.Artifact) {
 	for _, a := range e.outcome.Artifacts {
 		if a.Type == "file" && a.Omitted == "" && a.PathB64 == "" && a.Size <= maxPicture {
-			list = append(list, note.Artifact{Path: a.Path, MIME: a.MIME})
+			list = append(list, note.Artifact{Path: a.Path, MIME: a.MIME, Display: a.Display, Bytes: a.Size})
 		}
 	}
 	return list

@@ -156,6 +156,11 @@ func (a *app) show(f *runFlags, o run.Outcome, t told, lost error) (err error) {
 	if a.json {
 		return err
 	}
+	for _, art := range o.Artifacts {
+		if art.Display != "" {
+			a.errorf("result %s", artifactLine(art, f.artifacts))
+		}
+	}
 	if f.artifacts == "" {
 		if note := notKept(o.Artifacts, t.remote); note != "" {
 			a.errorf("%s", note)
@@ -163,6 +168,9 @@ func (a *app) show(f *runFlags, o run.Outcome, t told, lost error) (err error) {
 		return nil
 	}
 	for _, art := range o.Artifacts {
+		if art.Display != "" { // is said
+			continue
+		}
 		a.errorf("artifact %s", artifactLine(art, f.artifacts))
 	}
 	return nil

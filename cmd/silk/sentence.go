@@ -292,7 +292,7 @@ func artifactLine(a run.Artifact, dir string) string {
 	if a.Type != "file" {
 		return s + " (" + a.Type + ", not copied)"
 	}
-	s += " (" + sizeText(a.Size) + tail(", ", a.MIME) + ")"
+	s += " (" + sizeText(a.Size) + tail(", ", or(a.Display, a.MIME)) + ")"
 	return s + tail(": ", a.Omitted)
 }
 

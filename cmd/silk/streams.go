@@ -197,6 +197,13 @@ type violationFrame struct {
 	Detail  string `json:"detail"` // of the syscall's argument
 }
 
+// displayFrame names a result that the program shows.
+type displayFrame struct {
+	Type string `json:"type"` // "display"
+	MIME string `json:"mime"`
+	Path string `json:"path"`
+}
+
 // exitFrame is the last frame of a run.
 type exitFrame struct {
 	Type string `json:"type"` // "exit"

@@ -74,7 +74,7 @@ func Recipes() []Recipe {
 				"python3-numpy", "python3-pandas", "python3-pytest", "python3-scipy", "python3-sympy"),
 			Omit:  with(unused, noDisplay...),
 			Tests: "usr/lib/python3/dist-packages", // 160 MB
-			Files: figures(),
+			Files: slices.Concat(figures(), showsInPython()),
 		},
 		{
 			Name:     "lab:node",
@@ -82,7 +82,7 @@ func Recipes() []Recipe {
 			Packages: with(base, "ca-certificates", "nodejs"),
 			Omit:     with(unused, "dpkg", "openssl"),
 			NPM:      []NPM{{Name: "amaro", Version: "1.2.1"}},
-			Files:    typescript(),
+			Files:    slices.Concat(typescript(), showsInNode()),
 		},
 		{
 			Name:    "lab:repo",
@@ -140,6 +140,19 @@ func typescript() []File {
 // which comes first on the path and does nothing here.
 func figures() []File {
 	return []File{embedded("usr/lib/python3.13/sitecustomize.py", "sitecustomize.py")}
+}
+
+// showsInPython is the module with which Python programs show results: package display.
+func showsInPython() []File {
+	return []File{embedded("usr/lib/python3/dist-packages/silk.py", "silk.py")}
+}
+
+// showsInNode is the same for Node. It lies where both import and require look last, coming from /workspace.
+func showsInNode() []File {
+	return []File{
+		embedded("node_modules/silk/index.cjs", "silk.cjs"), embedded("node_modules/silk/index.mjs", "silk.mjs"),
+		embedded("node_modules/silk/package.json", "silk.json"),
+	}
 }
 
 // embedded is one of files/ under its path in an image.

@@ -99,7 +99,7 @@ export interface ApprovalFrame {
   readonly detail?: string;
 }
 
-/** An artifact to be shown. */
+/** A result that the program shows, an artifact: those of a run come before its end, in their order. */
 export interface DisplayFrame {
   readonly type: "display";
   readonly run: string;

@@ -723,6 +723,8 @@ export interface components {
             text?: string;
         };
         Artifact: {
+            /** @description Type of the result that the program shows by this file, checked; the files that have one come first, in their order */
+            display?: string;
             mime?: string;
             /** @description Why the content was not kept */
             omitted?: string;

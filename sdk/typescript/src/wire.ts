@@ -13,6 +13,7 @@ const artifact = object<Artifact>({
   size: count,
   sha256: optional(string),
   mime: optional(string),
+  display: optional(string),
   omitted: optional(string),
 });
 
