@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -21,7 +22,7 @@ var update = flag.Bool("update", false, "rewrite the golden parts of testdata/*.
 // TestMain lets the scripts call silk, in three builds: with a fake driver, with one that cannot keep everything and meets
 // trouble, and as on a host where nothing can run.
 func TestMain(m *testing.M) {
-	hostStores = nil
+	hostStores, deliverMost = nil, 30*time.Second
 	with := func(tools hostTools) func() {
 		return func() { os.Exit(newApp(func(driverConfig) (hostTools, error) { return tools, nil }).main(os.Args[1:])) }
 	}
