@@ -260,6 +260,8 @@ func (c recordCheck) files(r record.Record, to *recordAnswer) error {
 		switch {
 		case errors.Is(err, os.ErrNotExist):
 			to.Faults = append(to.Faults, fmt.Sprintf("%s is not there: %s", what, path))
+		case errors.Is(err, errNoFile):
+			to.Faults = append(to.Faults, fmt.Sprintf("%s was a file, and %s is something else now", what, path))
 		case err != nil:
 			return err
 		case got != want:
@@ -297,11 +299,27 @@ func (c recordCheck) files(r record.Record, to *recordAnswer) error {
 			}
 			path = string(raw)
 		}
-		if err := check("artifact "+printable(path), filepath.FromSlash(path), f.SHA256, dir.Open); err != nil {
+		if err := check("artifact "+printable(path), filepath.FromSlash(path), f.SHA256, fileIn(dir)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// errNoFile is of what is no regular file, and is not opened: a pipe would be waited for.
+var errNoFile = errors.New("it is no file")
+
+// fileIn opens regular files of a directory.
+func fileIn(dir *os.Root) func(string) (*os.File, error) {
+	return func(path string) (*os.File, error) {
+		switch info, err := dir.Lstat(path); {
+		case err != nil:
+			return nil, err
+		case !info.Mode().IsRegular():
+			return nil, errNoFile
+		}
+		return dir.Open(path)
+	}
 }
 
 func fileSHA256(path string, open func(string) (*os.File, error)) (string, error) {
