@@ -1,10 +1,8 @@
 package main
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"time"
@@ -13,12 +11,6 @@ import (
 
 	"github.com/silk-sandbox/silk/internal/guestwire"
 	"github.com/silk-sandbox/silk/internal/tun"
-)
-
-// maxPacket is the size of the largest IP packet, and lengthBytes that of what is before each on a stream.
-const (
-	maxPacket   = 1<<16 - 1
-	lengthBytes = 2
 )
 
 // link gives the program's network namespace an interface, if it is to have one, and carries its packets to the host and back. When the host has no more of
@@ -49,16 +41,7 @@ func (p *program) link() error {
 // letOut sends what the program sends.
 func (p *program) letOut(link *os.File) {
 	out := p.conn.Writer(guestwire.Outbound)
-	b := make([]byte, lengthBytes+maxPacket)
-	for {
-		n, err := link.Read(b[lengthBytes:])
-		if err != nil {
-			return
-		}
-		binary.BigEndian.PutUint16(b, uint16(n))
-		if _, err := out.Write(b[:lengthBytes+n]); err != nil {
-			return
-		}
+	for b := new(guestwire.PacketBuffer); b.SendPacket(out, link) == nil; {
 	}
 }
 
@@ -66,16 +49,12 @@ func (p *program) letOut(link *os.File) {
 func (p *program) bringIn(link *os.File) {
 	defer link.Close() // the interface goes
 	in := p.conn.Reader(guestwire.Inbound)
-	b := make([]byte, maxPacket)
-	for {
-		if _, err := io.ReadFull(in, b[:lengthBytes]); err != nil {
-			return
+	for b := new(guestwire.PacketBuffer); ; {
+		packet, err := b.ReceivePacket(in, guestwire.MaxPacket)
+		if err == nil {
+			_, err = link.Write(packet)
 		}
-		n := binary.BigEndian.Uint16(b)
-		if _, err := io.ReadFull(in, b[:n]); err != nil {
-			return
-		}
-		if _, err := link.Write(b[:n]); err != nil {
+		if err != nil {
 			return
 		}
 	}

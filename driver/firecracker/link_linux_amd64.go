@@ -1,7 +1,7 @@
 package firecracker
 
 import (
-	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,12 +10,6 @@ import (
 
 	"github.com/silk-sandbox/silk/driver"
 	"github.com/silk-sandbox/silk/internal/guestwire"
-)
-
-// maxPacket is the size of the largest IP packet, and lengthBytes that of what is before each on a stream.
-const (
-	maxPacket   = 1<<16 - 1
-	lengthBytes = 2
 )
 
 // link carries packets between the run's way out and the agent, which has a network interface for the program. The agent does what the program
@@ -48,35 +42,22 @@ func (s *sandbox) link() error {
 // bringIn writes what arrives on the link. When that has ended so does the program's interface.
 func bringIn(to io.WriteCloser, way *os.File) {
 	defer to.Close()
-	b := make([]byte, lengthBytes+maxPacket)
-	for {
-		n, err := way.Read(b[lengthBytes:])
-		if err != nil {
-			return
-		}
-		binary.BigEndian.PutUint16(b, uint16(n))
-		if _, err := to.Write(b[:lengthBytes+n]); err != nil {
-			return
-		}
+	for b := new(guestwire.PacketBuffer); b.SendPacket(to, way) == nil; {
 	}
 }
 
 // letOut sends what the agent says that the program sends. An error is the agent's, which does not keep to what is agreed; when the link has ended
 // it is heard all the same.
 func letOut(way io.Writer, from io.Reader, mtu int) error {
-	b := make([]byte, maxPacket)
-	for {
-		if _, err := io.ReadFull(from, b[:lengthBytes]); err != nil {
+	for b := new(guestwire.PacketBuffer); ; {
+		packet, err := b.ReceivePacket(from, mtu)
+		switch {
+		case errors.Is(err, guestwire.ErrProtocol):
+			return err
+		case err != nil:
 			return nil //nolint:nilerr // the machine is gone, of which others tell
 		}
-		n := int(binary.BigEndian.Uint16(b))
-		if n == 0 || n > mtu {
-			return fmt.Errorf("%w: a packet of %d bytes", guestwire.ErrProtocol, n)
-		}
-		if _, err := io.ReadFull(from, b[:n]); err != nil {
-			return nil //nolint:nilerr // as above
-		}
-		if _, err := way.Write(b[:n]); err != nil {
+		if _, err := way.Write(packet); err != nil {
 			_, _ = io.Copy(io.Discard, from)
 			return nil //nolint:nilerr // nobody takes packets any more, as on a network that is down
 		}
