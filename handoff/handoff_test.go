@@ -521,6 +521,33 @@ func TestClean(t *testing.T) {
 	}
 }
 
+// TestCleanLeavesHeld: the hand-offs of a run under hold stay, until it is released.
+func TestCleanLeavesHeld(t *testing.T) {
+	s := newStand(t)
+	o := s.outbox(Config{Keep: 24 * time.Hour})
+	s.put(o, end(run.Failed))
+	hold := func(query string, args ...any) {
+		t.Helper()
+		if err := s.db.Update(t.Context(), func(tx *sql.Tx) error { _, err := tx.ExecContext(t.Context(), query, args...); return err }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.db.Update(t.Context(), func(tx *sql.Tx) error { return record.Begin(t.Context(), tx, "", record.Entry{Record: end(run.Failed).Record}) }); err != nil {
+		t.Fatal(err)
+	}
+	hold("INSERT INTO holds (run, reason, held_at, first_seq) VALUES (?, '', 0, 1)", runID)
+	for i, want := range []int{2, 0} {
+		s.turn(25 * time.Hour)
+		later := end(run.Failed)
+		later.Record.Run = fmt.Sprintf("01KB00000000000000000000R%d", 5+i)
+		s.put(o, later)
+		if n := len(s.list(Filter{Run: runID})); n != want {
+			t.Errorf("%d hand-offs are left, want %d", n, want)
+		}
+		hold("DELETE FROM holds")
+	}
+}
+
 func TestList(t *testing.T) {
 	s := newStand(t)
 	o := s.outbox(Config{})

@@ -215,8 +215,8 @@ func pictureHeld(root *os.Root, at string, held map[string]bool) (bool, error) {
 	if len(held) == 0 {
 		return false, nil
 	}
-	sum, err := fileSHA256(at, root.Open)
-	if errors.Is(err, fs.ErrNotExist) {
+	sum, err := fileSHA256(at, fileIn(root))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNoFile) { // none that silk has written
 		return false, nil
 	}
 	return held[sum], err

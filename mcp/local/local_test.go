@@ -15,6 +15,7 @@ import (
 	"github.com/silk-sandbox/silk/handoff"
 	"github.com/silk-sandbox/silk/mcp"
 	"github.com/silk-sandbox/silk/mcp/local"
+	"github.com/silk-sandbox/silk/retention"
 	"github.com/silk-sandbox/silk/serve/servetest"
 )
 
@@ -128,6 +129,36 @@ func TestArtifactsGo(t *testing.T) {
 	t.Cleanup(func() { third.Close() })
 	if _, err := third.For(auth.LocalOwner).Artifact(t.Context(), out.Run, "d/a"); !errors.Is(err, mcp.ErrNotFound) {
 		t.Errorf("an artifact of an engine that is gone: %v", err)
+	}
+}
+
+// TestHeldArtifactsStay: copies of artifacts of a run that is held outlive the engine that made them; those of others go.
+func TestHeldArtifactsStay(t *testing.T) {
+	s := servetest.New(t, servetest.Config{})
+	first := open(t, s)
+	held := run(t, first.For(auth.LocalOwner), program("write:d/a=text"))
+	other := run(t, first.For(auth.LocalOwner), program("write:d/a=text"))
+	if _, err := retention.Place(t.Context(), s.DB, held.Run, "case 4711", "local"); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if left := names(t, filepath.Join(s.Home, local.Dir)); len(left) != 0 {
+		t.Errorf("left are %v", left)
+	}
+	second := open(t, s)
+	t.Cleanup(func() { second.Close() })
+	r, err := second.For(auth.LocalOwner).Artifact(t.Context(), held.Run, "d/a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if text, err := io.ReadAll(r); err != nil || string(text) != "text" {
+		t.Errorf("artifact %q, %v", text, err)
+	}
+	if _, err := second.For(auth.LocalOwner).Artifact(t.Context(), other.Run, "d/a"); !errors.Is(err, mcp.ErrNotFound) {
+		t.Errorf("an artifact of a run that is not held: %v", err)
 	}
 }
 
