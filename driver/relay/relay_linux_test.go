@@ -141,6 +141,9 @@ func populate(t *testing.T, v reflect.Value, file *os.File) {
 		v.Set(reflect.ValueOf(func(watch.Event) {}))
 	case v.Type() == reflect.TypeFor[func(string, time.Time)]():
 		v.Set(reflect.ValueOf(func(string, time.Time) {}))
+	case v.Kind() == reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		populate(t, v.Elem(), file)
 	case v.Kind() == reflect.Struct:
 		for i := range v.NumField() {
 			populate(t, v.Field(i), file)
