@@ -40,7 +40,7 @@ func (k Kept) Read() (Request, error) {
 		return r, refuse("nothing of its request is kept: it did not start, silk was ended before it, or it is of an earlier version")
 	}
 	if k.Request == nil {
-		return r, refuse("what was kept of it is gone: retention has removed it")
+		return r, refuse("its request is not there: retention has removed it, or it is not in the file")
 	}
 	if got := hashOf(k.Request); got != k.Record.Replay.RequestSHA256 {
 		return r, &ChangedError{"request", got, k.Record.Replay.RequestSHA256}
@@ -51,28 +51,53 @@ func (k Kept) Read() (Request, error) {
 	if r.Schema != Schema || r.Run != k.Record.Run {
 		return r, fmt.Errorf("decode the request of run %s: it is a %q of run %q", k.Record.Run, r.Schema, r.Run)
 	}
-	if len(r.Obstacles) > 0 {
+	changed, missing := k.against(r)
+	switch {
+	case len(changed) > 0:
+		return r, changed[0]
+	case len(r.Obstacles) > 0:
 		return r, &Refusal{r.Obstacles}
-	}
-	for _, part := range []struct {
-		name string
-		is   Part
-		text []byte
-	}{{"workspace", r.Workspace, k.Workspace}, {"stdin", r.Stdin, k.Stdin}} {
-		if part.is.Present && part.text == nil {
-			return r, refuse("its %s is gone: retention has removed it", part.name)
-		}
-		if got := hashOf(part.text); part.is.Present && got != part.is.SHA256 {
-			return r, &ChangedError{part.name, got, part.is.SHA256}
-		}
+	case len(missing) > 0:
+		return r, refuse("its %s is not there: retention has removed it, or it is not in the file", missing[0])
 	}
 	return r, nil
 }
 
-// ChangedError says which part of what was kept is not as it was.
+// parts are what a request names beside itself.
+func (k Kept) parts(r Request) map[string]struct {
+	is   Part
+	text []byte
+} {
+	return map[string]struct {
+		is   Part
+		text []byte
+	}{"workspace": {r.Workspace, k.Workspace}, "stdin": {r.Stdin, k.Stdin}}
+}
+
+// against holds what lies beside a request against it, and says what is another or does not belong there, and what is missing.
+func (k Kept) against(r Request) (changed []*ChangedError, missing []string) {
+	for name, part := range k.parts(r) {
+		switch {
+		case part.is.Present && part.text == nil:
+			missing = append(missing, name)
+		case part.is.Present && hashOf(part.text) != part.is.SHA256:
+			changed = append(changed, &ChangedError{name, hashOf(part.text), part.is.SHA256})
+		case !part.is.Present && part.text != nil:
+			changed = append(changed, &ChangedError{name, hashOf(part.text), ""})
+		}
+	}
+	slices.SortFunc(changed, func(a, b *ChangedError) int { return strings.Compare(a.What, b.What) })
+	slices.Sort(missing)
+	return changed, missing
+}
+
+// ChangedError says which part of what was kept is not as it was. Want is empty if there was none.
 type ChangedError struct{ What, Got, Want string }
 
 func (e *ChangedError) Error() string {
+	if e.Want == "" {
+		return fmt.Sprintf("%s was put there: the run had none that was kept", e.What)
+	}
 	return fmt.Sprintf("%s was changed: its SHA-256 is %s, in the record it is %s", e.What, e.Got, e.Want)
 }
 
@@ -107,8 +132,8 @@ func (r Request) variables(env []string) error {
 		switch i := slices.IndexFunc(r.Env, func(v Variable) bool { return v.Name == name }); {
 		case i < 0:
 			why = append(why, fmt.Sprintf("it had no variable %s of the invoker's", name))
-		case r.Env[i].SHA256 != hashOf([]byte(value)):
-			why = append(why, fmt.Sprintf("%s had another value: its SHA-256 is %s", name, r.Env[i].SHA256))
+		case r.Env[i].SHA256 != valueHash(r.Run, name, value):
+			why = append(why, fmt.Sprintf("%s had another value", name))
 		}
 	}
 	for _, v := range r.Env {

@@ -3,9 +3,7 @@ package replay
 import (
 	"archive/tar"
 	"compress/gzip"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -163,54 +161,107 @@ func (b *Bundle) take(name string, data []byte) error {
 	return fmt.Errorf("%q is no part of a bundle", path.Clean(name))
 }
 
-// Verify holds all of b against its record, which one of the keys must have signed, and says what is another. faults is empty if
-// nothing is; then the record is in b.Kept. An artifact, or output, that is not in the bundle is no fault. An error is one of
+// Check is what came of holding a bundle against its record.
+type Check struct {
+	Checked   []string // is as it was
+	Missing   []string // is not in the bundle, which is no fault
+	Unchecked []string // could be anything, and why
+	Faults    []string // is another, or was put there
+}
+
+// Verify holds all of b against its record, which one of the keys must have signed; then the record is in b.Kept. An error is one of
 // [record.Verify].
-func (b *Bundle) Verify(keys []record.PublicKey) (v record.Verified, faults []string, err error) {
+func (b *Bundle) Verify(keys []record.PublicKey) (v record.Verified, c Check, err error) {
 	if v, err = record.Verify(b.Envelope, keys); err != nil {
-		return v, nil, err
+		return v, c, err
 	}
 	b.Kept.Record = v.Record
-	check := func(what string, data []byte, want string) {
-		if data == nil {
-			return
-		}
-		sum := sha256.Sum256(data)
-		if got := hex.EncodeToString(sum[:]); got != want {
-			faults = append(faults, (&ChangedError{what, got, want}).Error())
-		}
-	}
-	if r := v.Record.Replay; r != nil {
-		_, err := b.Kept.Read()
-		var changed *ChangedError
-		if errors.As(err, &changed) {
-			faults = append(faults, changed.Error())
-		}
-	} else if b.Kept.Request != nil {
-		faults = append(faults, "there is a request, of which the record says nothing")
-	}
-	if !v.Record.Stdout.Truncated {
-		check("stdout", b.Stdout, v.Record.Stdout.SHA256)
-	}
-	if !v.Record.Stderr.Truncated {
-		check("stderr", b.Stderr, v.Record.Stderr.SHA256)
-	}
-	known := map[string]string{}
+	c.input(b.Kept)
+	c.output("stdout", b.Stdout, v.Record.Stdout)
+	c.output("stderr", b.Stderr, v.Record.Stderr)
+	known := map[string]bool{}
 	for _, a := range v.Record.Artifacts {
-		known[pathOf(a)] = a.SHA256
-	}
-	for path, data := range b.Artifacts {
-		if sum, ok := known[path]; ok && sum != "" {
-			check(fmt.Sprintf("artifact %q", path), data, sum)
-		} else {
-			faults = append(faults, fmt.Sprintf("artifact %q is not one of the record's", path))
+		path := pathOf(a)
+		if data, ok := b.Artifacts[path]; a.SHA256 != "" {
+			known[path] = true
+			c.hold(fmt.Sprintf("artifact %q", path), data, ok, a.SHA256)
 		}
 	}
-	if b.Image != nil && !madeOf(b.Image, v.Record) {
-		faults = append(faults, "what the image is made of was changed: it is not the image, or are not the tools, of the record")
+	for path := range b.Artifacts {
+		if !known[path] {
+			c.Faults = append(c.Faults, fmt.Sprintf("artifact %q is not one of the record's", path))
+		}
 	}
-	slices.Sort(faults)
-	return v, faults, nil
+	const what = "what the image is made of"
+	switch {
+	case b.Image == nil && v.Record.Image != "":
+		c.Missing = append(c.Missing, what)
+	case b.Image != nil && !madeOf(b.Image, v.Record):
+		c.Faults = append(c.Faults, what+" was changed: it is not the image, or are not the tools, of the record")
+	case b.Image != nil:
+		c.Checked = append(c.Checked, what)
+	}
+	for _, list := range [][]string{c.Checked, c.Missing, c.Unchecked, c.Faults} {
+		slices.Sort(list)
+	}
+	return v, c, nil
+}
+
+// hold holds one part against the hash that the record has of it.
+func (c *Check) hold(what string, data []byte, there bool, want string) {
+	switch {
+	case !there:
+		c.Missing = append(c.Missing, what)
+	case hashOf(data) != want:
+		c.Faults = append(c.Faults, (&ChangedError{what, hashOf(data), want}).Error())
+	default:
+		c.Checked = append(c.Checked, what)
+	}
+}
+
+// output is hold for what a program has printed. Of what was longer than is kept, the record has the hash of all.
+func (c *Check) output(what string, data []byte, is record.Channel) {
+	switch {
+	case is.Truncated && data != nil:
+		c.Unchecked = append(c.Unchecked, what+": it is the beginning only, and the record has the hash of all")
+	case data == nil && is.Bytes == 0:
+	default:
+		c.hold(what, data, data != nil, is.SHA256)
+	}
+}
+
+// input is what a replay needs.
+func (c *Check) input(k Kept) {
+	replayed := k.Record.Replay
+	if replayed == nil {
+		for name, data := range map[string][]byte{"request": k.Request, "workspace": k.Workspace, "stdin": k.Stdin} {
+			if data != nil {
+				c.Faults = append(c.Faults, (&ChangedError{What: name}).Error())
+			}
+		}
+		return
+	}
+	c.hold("request", k.Request, k.Request != nil, replayed.RequestSHA256)
+	var r Request
+	if hashOf(k.Request) != replayed.RequestSHA256 || json.Unmarshal(k.Request, &r) != nil {
+		for name, data := range map[string][]byte{"workspace": k.Workspace, "stdin": k.Stdin} {
+			if data != nil {
+				c.Unchecked = append(c.Unchecked, name+": the request that names it is missing or another")
+			}
+		}
+		return
+	}
+	changed, missing := k.against(r)
+	c.Missing = append(c.Missing, missing...)
+	other := map[string]bool{}
+	for _, e := range changed {
+		c.Faults, other[e.What] = append(c.Faults, e.Error()), true
+	}
+	for name, part := range k.parts(r) {
+		if part.is.Present && part.text != nil && !other[name] {
+			c.Checked = append(c.Checked, name)
+		}
+	}
 }
 
 // madeOf says whether the description of an image is that of a record's.

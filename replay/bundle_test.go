@@ -11,6 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/silk-sandbox/silk/policy"
 	"github.com/silk-sandbox/silk/record"
 	"github.com/silk-sandbox/silk/store"
 	"github.com/silk-sandbox/silk/store/storetest"
@@ -18,6 +21,12 @@ import (
 
 // exported is the bundle of a run that left an artifact with a name that is no text, and the keys that check it.
 func exported(t *testing.T) (text []byte, keys []record.PublicKey) {
+	t.Helper()
+	return exportedOf(t, nil)
+}
+
+// exportedOf is the same of another run.
+func exportedOf(t *testing.T, change func(*policy.Request, *Run)) (text []byte, keys []record.PublicKey) {
 	t.Helper()
 	ring, err := record.OpenKeyring(t.Context(), filepath.Join(t.TempDir(), "keys"))
 	if err != nil {
@@ -28,7 +37,10 @@ func exported(t *testing.T) (text []byte, keys []record.PublicKey) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	k, _ := kept(t, nil)
+	k, q := kept(t, change)
+	if q.Stdin.Present {
+		k.Stdin = []byte("in")
+	}
 	r := k.Record
 	r.Run = "01RUN"
 	r.Stdout, r.Stderr = record.Channel{Bytes: 3, Kept: 3, SHA256: sum("out")}, record.Channel{SHA256: sum("")}
@@ -66,9 +78,13 @@ func TestBundle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, faults, err := b.Verify(keys)
-	if err != nil || len(faults) > 0 || v.Record.Run != "01RUN" {
-		t.Fatalf("%v %v, record of %s", err, faults, v.Record.Run)
+	v, c, err := b.Verify(keys)
+	if err != nil || v.Record.Run != "01RUN" {
+		t.Fatalf("%v, record of %s", err, v.Record.Run)
+	}
+	want := Check{Checked: []string{`artifact "\xff"`, `artifact "a.txt"`, "request", "stderr", "stdout", "what the image is made of", "workspace"}}
+	if diff := cmp.Diff(want, c); diff != "" {
+		t.Error(diff)
 	}
 	if _, err := b.Kept.Read(); err != nil {
 		t.Error(err)
@@ -146,7 +162,8 @@ func TestVerifyNamesWhatWasChanged(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		_, faults, err := b.Verify(keys)
+		_, c, err := b.Verify(keys)
+		faults := c.Faults
 		switch {
 		case name == "record.json":
 			if err == nil {
@@ -155,6 +172,66 @@ func TestVerifyNamesWhatWasChanged(t *testing.T) {
 		case err != nil || len(faults) != 1 || !strings.HasPrefix(faults[0], want):
 			t.Errorf("%s: %v %q, want %q", name, err, faults, want)
 		}
+	}
+}
+
+// TestVerifyIsNotFooled: what is put into a bundle, or taken out of it, shows, whatever else is not there to hold it against.
+func TestVerifyIsNotFooled(t *testing.T) {
+	for name, test := range map[string]struct {
+		run    func(*policy.Request, *Run)
+		change func(*Bundle)
+		want   Check // besides what is checked
+	}{
+		"an input of a run that had none": {change: func(b *Bundle) { b.Kept.Stdin = []byte("x") }, want: Check{Faults: []string{"stdin was put there: the run had none that was kept"}}},
+		"another workspace of a run that cannot be replayed": {
+			run: func(r *policy.Request, _ *Run) {
+				r.Mounts = []policy.Mount{{Source: "/store/x", Target: "/workspace/x"}}
+			},
+			change: func(b *Bundle) { b.Kept.Workspace = []byte("another") },
+			want:   Check{Faults: []string{"workspace was changed: its SHA-256 is " + hashOf([]byte("another")) + ", in the record it is " + hashOf(tarA)}},
+		},
+		"another input, and no workspace": {
+			run: func(r *policy.Request, run *Run) {
+				r.HasStdin, run.Stdin = true, Part{Present: true, SHA256: sum("in"), Bytes: 2}
+			},
+			change: func(b *Bundle) { b.Kept.Workspace, b.Kept.Stdin = nil, []byte("IN") },
+			want: Check{
+				Missing: []string{"workspace"}, Faults: []string{"stdin was changed: its SHA-256 is " + sum("IN") + ", in the record it is " + sum("in")},
+			},
+		},
+		"no request": {
+			change: func(b *Bundle) { b.Kept.Request = nil },
+			want:   Check{Missing: []string{"request"}, Unchecked: []string{"workspace: the request that names it is missing or another"}},
+		},
+		"nothing but the record": {
+			change: func(b *Bundle) { *b = Bundle{Envelope: b.Envelope} },
+			want:   Check{Missing: []string{`artifact "\xff"`, `artifact "a.txt"`, "request", "stdout", "what the image is made of"}},
+		},
+		"an artifact that there was not": {
+			change: func(b *Bundle) { b.Artifacts["b.txt"] = nil }, want: Check{Faults: []string{`artifact "b.txt" is not one of the record's`}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text, keys := exportedOf(t, test.run)
+			b, err := ReadBundle(bytes.NewReader(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			test.change(&b)
+			_, c, err := b.Verify(keys)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Checked = nil
+			if diff := cmp.Diff(test.want, c); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	var c Check
+	c.output("stdout", []byte("evil"), record.Channel{Bytes: 9, Kept: 4, Truncated: true, SHA256: sum("not evil!")})
+	if len(c.Checked) > 0 || len(c.Unchecked) != 1 {
+		t.Errorf("the beginning of an output: %+v", c)
 	}
 }
 

@@ -44,7 +44,7 @@ func Keep(req policy.Request, plan policy.Plan, run Run) (Request, []byte, error
 	}
 	for _, entry := range req.Env {
 		name, value, _ := strings.Cut(entry, "=")
-		r.Env = append(r.Env, Variable{name, hashOf([]byte(value))})
+		r.Env = append(r.Env, Variable{name, valueHash(run.ID, name, value)})
 	}
 	r.Obstacles = obstacles(req, plan, run)
 	text, err := json.Marshal(r)
@@ -76,6 +76,12 @@ func obstacles(req policy.Request, plan policy.Plan, run Run) (list []string) {
 	add(run.StdinLost, "how much of its input was handed over is not known")
 	add(!run.StdinLost && !run.Stdin.Present && run.Stdin.Bytes > 0, "its input is not kept: it had %s, more than the configuration keeps", profile.FormatBytes(run.Stdin.Bytes))
 	return list
+}
+
+// valueHash is the hash of a variable's value, which is another for each run: equal values do not show as such. Whoever has it can still try
+// values, one after the other.
+func valueHash(run, name, value string) string {
+	return hashOf([]byte(run + "\x00" + name + "\x00" + value))
 }
 
 func hashOf(b []byte) string {

@@ -57,7 +57,7 @@ type Code struct {
 // Variable is one of the environment.
 type Variable struct {
 	Name   string `json:"name"`
-	SHA256 string `json:"sha256"` // of its value, which may be a secret
+	SHA256 string `json:"sha256"` // of run id, name and value, with a zero byte between them: the value may be a secret
 }
 
 // Part is a stream of bytes that is kept beside the request.

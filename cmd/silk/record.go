@@ -90,11 +90,13 @@ type recordCheck struct {
 
 // recordAnswer is what silk record verify says.
 type recordAnswer struct {
-	Run     string   `json:"run,omitempty"`
-	SHA256  string   `json:"sha256,omitempty"`
-	KeyID   string   `json:"key_id,omitempty"`
-	Checked []string `json:"checked"` // besides the record
-	Faults  []string `json:"faults"`
+	Run       string   `json:"run,omitempty"`
+	SHA256    string   `json:"sha256,omitempty"`
+	KeyID     string   `json:"key_id,omitempty"`
+	Checked   []string `json:"checked"`             // besides the record
+	Missing   []string `json:"missing,omitempty"`   // is not in the bundle
+	Unchecked []string `json:"unchecked,omitempty"` // could be anything
+	Faults    []string `json:"faults"`
 }
 
 func (a *app) recordVerify(name string, c recordCheck) error {
@@ -107,10 +109,11 @@ func (a *app) recordVerify(name string, c recordCheck) error {
 		return err
 	}
 	answer := recordAnswer{Checked: []string{}, Faults: []string{}}
-	v, faults, err := verifyFile(text, keys)
+	v, check, err := verifyFile(text, keys)
 	switch {
 	case err == nil:
-		answer.Faults = append(answer.Faults, faults...)
+		answer.Checked, answer.Faults = append(answer.Checked, check.Checked...), append(answer.Faults, check.Faults...)
+		answer.Missing, answer.Unchecked = check.Missing, check.Unchecked
 		answer.Run, answer.SHA256, answer.KeyID = v.Record.Run, v.SHA256, v.Key.ID()
 		if err := c.files(v.Record, &answer); err != nil {
 			return err
@@ -130,14 +133,14 @@ func (a *app) recordVerify(name string, c recordCheck) error {
 const maxRecordFile = 1 << 30
 
 // verifyFile checks an envelope, or a bundle, in which more may be another than it was.
-func verifyFile(text []byte, keys []record.PublicKey) (record.Verified, []string, error) {
+func verifyFile(text []byte, keys []record.PublicKey) (record.Verified, replay.Check, error) {
 	if !replay.IsBundle(text) {
 		v, err := record.Verify(text, keys)
-		return v, nil, err
+		return v, replay.Check{}, err
 	}
 	b, err := replay.ReadBundle(bytes.NewReader(text))
 	if err != nil {
-		return record.Verified{}, nil, fmt.Errorf("%w: %w", record.ErrEnvelope, err)
+		return record.Verified{}, replay.Check{}, fmt.Errorf("%w: %w", record.ErrEnvelope, err)
 	}
 	return b.Verify(keys)
 }
@@ -157,8 +160,13 @@ func (a *app) printCheck(r record.Record, answer recordAnswer) error {
 		{"sha256", answer.SHA256},
 		{"signed by", answer.KeyID},
 	}
-	for _, name := range answer.Checked {
-		rows = append(rows, []string{"as it was", printable(name)})
+	for _, list := range []struct {
+		word  string
+		names []string
+	}{{"as it was", answer.Checked}, {"not in it", answer.Missing}, {"not checked", answer.Unchecked}} {
+		for _, name := range list.names {
+			rows = append(rows, []string{list.word, printable(name)})
+		}
 	}
 	return a.table(rows)
 }

@@ -70,12 +70,12 @@ func (a *app) recordExport(id, out, artifacts string) error {
 		return err
 	}
 	kept := b.Kept.Record
-	_, faults, err := b.Verify(keys)
+	_, check, err := b.Verify(keys)
 	if err != nil {
 		return findingf("the record of run %s: %v", kept.Run, err)
 	}
-	if len(faults) > 0 {
-		return findingf("run %s: %s", kept.Run, strings.Join(faults, "; "))
+	if len(check.Faults) > 0 {
+		return findingf("run %s: %s", kept.Run, strings.Join(check.Faults, "; "))
 	}
 	if err := atomicfile.WriteFunc(out, 0o600, b.Write); err != nil {
 		return err
@@ -191,8 +191,9 @@ func (a *app) readBundle(name string, keyFiles []string) (b replay.Bundle, fault
 	if b, err = replay.ReadBundle(f); err != nil {
 		return b, nil, findingf("%s: %v", name, err)
 	}
-	if _, faults, err = b.Verify(keys); err != nil {
+	_, check, err := b.Verify(keys)
+	if err != nil {
 		return b, nil, findingf("%s: %v", name, err)
 	}
-	return b, faults, nil
+	return b, check.Faults, nil
 }
