@@ -64,8 +64,17 @@ func (k *Keyring) Public() PublicKey { return k.key.Public() }
 
 // All are the public keys of all that have signed here, the one that signs first.
 func (k *Keyring) All() ([]PublicKey, error) {
-	all := []PublicKey{k.Public()}
-	files, err := filepath.Glob(filepath.Join(strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(k.dir), publicGlob))
+	all, err := PublicKeysIn(k.dir)
+	if err != nil {
+		return nil, err
+	}
+	first := k.Public()
+	return append([]PublicKey{first}, slices.DeleteFunc(all, func(p PublicKey) bool { return p.ID() == first.ID() })...), nil
+}
+
+// PublicKeysIn are the public keys in a directory of keys, which needs no right to sign. There are none where there is no directory.
+func PublicKeysIn(dir string) (all []PublicKey, err error) {
+	files, err := filepath.Glob(filepath.Join(strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(dir), publicGlob))
 	if err != nil {
 		return nil, fmt.Errorf("look for public keys: %w", err)
 	}

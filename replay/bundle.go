@@ -10,6 +10,7 @@ import (
 	"io"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -184,12 +185,12 @@ func (b *Bundle) Verify(keys []record.PublicKey) (v record.Verified, c Check, er
 		path := pathOf(a)
 		if data, ok := b.Artifacts[path]; a.SHA256 != "" {
 			known[path] = true
-			c.hold(fmt.Sprintf("artifact %q", path), data, ok, a.SHA256)
+			c.hold(nameOf(path), data, ok, a.SHA256)
 		}
 	}
 	for path := range b.Artifacts {
 		if !known[path] {
-			c.Faults = append(c.Faults, fmt.Sprintf("artifact %q is not one of the record's", path))
+			c.Faults = append(c.Faults, nameOf(path)+" is not one of the record's")
 		}
 	}
 	const what = "what the image is made of"
@@ -205,6 +206,14 @@ func (b *Bundle) Verify(keys []record.PublicKey) (v record.Verified, c Check, er
 		slices.Sort(list)
 	}
 	return v, c, nil
+}
+
+// nameOf is what an artifact is called, whose path a program chose.
+func nameOf(path string) string {
+	if quoted := strconv.Quote(path); quoted != `"`+path+`"` {
+		return "artifact " + quoted
+	}
+	return "artifact " + path
 }
 
 // hold holds one part against the hash that the record has of it.

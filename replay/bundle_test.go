@@ -82,7 +82,7 @@ func TestBundle(t *testing.T) {
 	if err != nil || v.Record.Run != "01RUN" {
 		t.Fatalf("%v, record of %s", err, v.Record.Run)
 	}
-	want := Check{Checked: []string{`artifact "\xff"`, `artifact "a.txt"`, "request", "stderr", "stdout", "what the image is made of", "workspace"}}
+	want := Check{Checked: []string{`artifact "\xff"`, `artifact a.txt`, "request", "stderr", "stdout", "what the image is made of", "workspace"}}
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Error(diff)
 	}
@@ -144,7 +144,7 @@ func TestVerifyNamesWhatWasChanged(t *testing.T) {
 	}
 	said := map[string]string{
 		"record.json": "", "request.json": "request was changed", "workspace.tar": "workspace was changed", "stdout.bin": "stdout was changed", "image.json": "what the image is made of was changed",
-		"artifacts/a.txt": `artifact "a.txt" was changed`, "artifacts;base64//w==": `artifact "\xff" was changed`,
+		"artifacts/a.txt": `artifact a.txt was changed`, "artifacts;base64//w==": `artifact "\xff" was changed`,
 	}
 	for _, name := range names {
 		want, ok := said[name]
@@ -205,10 +205,10 @@ func TestVerifyIsNotFooled(t *testing.T) {
 		},
 		"nothing but the record": {
 			change: func(b *Bundle) { *b = Bundle{Envelope: b.Envelope} },
-			want:   Check{Missing: []string{`artifact "\xff"`, `artifact "a.txt"`, "request", "stdout", "what the image is made of"}},
+			want:   Check{Missing: []string{`artifact "\xff"`, `artifact a.txt`, "request", "stdout", "what the image is made of"}},
 		},
 		"an artifact that there was not": {
-			change: func(b *Bundle) { b.Artifacts["b.txt"] = nil }, want: Check{Faults: []string{`artifact "b.txt" is not one of the record's`}},
+			change: func(b *Bundle) { b.Artifacts["b.txt"] = nil }, want: Check{Faults: []string{`artifact b.txt is not one of the record's`}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

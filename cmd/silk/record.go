@@ -108,6 +108,9 @@ func (a *app) recordVerify(name string, c recordCheck) error {
 	if err != nil {
 		return err
 	}
+	if !replay.IsBundle(text) && !bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
+		return usagef("%s is neither a signed record (silk record show) nor a run in a file (silk record export)", name)
+	}
 	answer := recordAnswer{Checked: []string{}, Faults: []string{}}
 	v, check, err := verifyFile(text, keys)
 	switch {
@@ -197,12 +200,15 @@ func (a *app) ownKeys() (all []record.PublicKey, err error) {
 			return nil, err
 		}
 	}
-	ring, err := a.openKeys()
+	home, err := a.home(c)
 	if err != nil {
 		return nil, err
 	}
-	keys, err := ring.All()
-	return append(all, keys...), err
+	keys, err := record.PublicKeysIn(filepath.Join(home, keysDir))
+	if all = append(all, keys...); err == nil && len(all) == 0 {
+		err = usagef("this host has no keys yet, with which it would have signed: --key FILE names the public key of the one that has")
+	}
+	return all, err
 }
 
 // openKeys opens the keys of this host, which are there once something has run.

@@ -53,6 +53,11 @@ func (a *app) recordExport(id, out, artifacts string) error {
 		}
 		return a.exportFromServer(id, out)
 	}
+	if artifacts != "" {
+		if info, err := os.Stat(artifacts); err != nil || !info.IsDir() {
+			return usagef("--artifacts %s is no directory: name the one that received the run's artifacts", artifacts)
+		}
+	}
 	db, home, err := a.openStore()
 	if err != nil {
 		return runMissing(id, err)
@@ -188,6 +193,13 @@ func (a *app) readBundle(name string, keyFiles []string) (b replay.Bundle, fault
 		return b, nil, err
 	}
 	defer f.Close() // it was only read
+	head := make([]byte, 2)
+	if _, err := io.ReadFull(f, head); err != nil || !replay.IsBundle(head) {
+		return b, nil, usagef("%s is no file of silk record export, which is what can be replayed; a signed record alone is checked with silk record verify", name)
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return b, nil, err
+	}
 	if b, err = replay.ReadBundle(f); err != nil {
 		return b, nil, findingf("%s: %v", name, err)
 	}

@@ -51,7 +51,11 @@ func (d *Driver) parts() (img image.Image, agent string, err error) {
 		return img, "", fmt.Errorf("%w: there is no image store", ErrUnusable)
 	}
 	if img, err = d.config.Images.Resolve(d.config.Kernel); errors.Is(err, fs.ErrNotExist) {
-		return img, "", fmt.Errorf("%w: there is no kernel for them yet, the image %s; make Debian's with: silk image build %s", ErrUnusable, d.config.Kernel, image.KernelTag)
+		how := "silk image build " + image.KernelTag
+		if d.config.Kernel != image.KernelTag {
+			how = "silk image build --vmlinux FILE " + d.config.Kernel + ", or leave SILK_KERNEL out, and Debian's is booted"
+		}
+		return img, "", fmt.Errorf("%w: there is no kernel for them yet, the image %s; make it with: %s", ErrUnusable, d.config.Kernel, how)
 	}
 	if err != nil {
 		return img, "", err
