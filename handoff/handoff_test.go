@@ -532,7 +532,9 @@ func TestCleanLeavesHeld(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.db.Update(t.Context(), func(tx *sql.Tx) error { return record.Begin(t.Context(), tx, "", record.Entry{Record: end(run.Failed).Record}) }); err != nil {
+	if err := s.db.Update(t.Context(), func(tx *sql.Tx) error {
+		return record.Begin(t.Context(), tx, "", record.Entry{Record: end(run.Failed).Record})
+	}); err != nil {
 		t.Fatal(err)
 	}
 	hold("INSERT INTO holds (run, reason, held_at, first_seq) VALUES (?, '', 0, 1)", runID)
