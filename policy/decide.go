@@ -146,13 +146,16 @@ func (d *decision) client() {
 	}
 }
 
+// invokers says whether the request is that of who invokes silk on this host, who may do here what he likes anyway.
+func (d *decision) invokers() bool { return d.req.Client == ClientCLI && !d.req.Foreign }
+
 // widen grants something beyond the profile, or says who could. By the owner's configuration, which was asked before, it
 // is not granted.
 func (d *decision) widen(rule, what, ceiling string) {
-	switch d.req.Client {
-	case ClientCLI:
+	switch {
+	case d.invokers():
 		d.plan.Grants = append(d.plan.Grants, what+" (invoker)")
-	case ClientAPI, ClientNote:
+	case d.req.Client == ClientCLI, d.req.Client == ClientAPI, d.req.Client == ClientNote:
 		d.plan.Grants = append(d.plan.Grants, what+" (approval)")
 		d.approval = append(d.approval, fmt.Sprintf("%s, where profile %s allows %s", what, d.prof.Name, ceiling))
 	default: // an unknown client gets what the most restricted one gets

@@ -95,7 +95,7 @@ func (d *decision) secrets() {
 		if slices.Contains(d.plan.Egress.Secrets, s.String()) {
 			continue
 		}
-		if d.req.Client != ClientCLI && !slices.Contains(d.owner.Secrets, s.Name) { // one that is declared is there; who asks must not learn of others
+		if !d.invokers() && !slices.Contains(d.owner.Secrets, s.Name) { // one that is declared is there; who asks must not learn of others
 			d.deny(RuleSecret, fmt.Sprintf("the owner can add it to the configuration: egress: secrets: {%s: /path}", s.Name), "the owner has no secret %s for others", s.Name)
 			continue
 		}
@@ -226,7 +226,7 @@ func (d *decision) reachable(rule egress.Rule) bool {
 	case rule.Prefix.Addr().IsLoopback():
 		d.fault("host %q is a loopback address, which in a sandbox is the sandbox's own; give this host's a name: %s", rule, loopbackWay(rule))
 		return false
-	case d.req.Client == ClientCLI && own:
+	case d.invokers() && own:
 		d.plan.Egress.Targets = append(d.plan.Egress.Targets, rule.Target())
 	case what != "" && !slices.ContainsFunc(d.rules("egress: targets", d.plan.Egress.Targets), func(t egress.Rule) bool { return t.Reaches(rule) }):
 		d.deny(RuleNetwork, fmt.Sprintf("the owner can add egress: targets: [%q] to the configuration", rule.Target()), "%s is %s", rule, what)

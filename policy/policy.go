@@ -27,6 +27,7 @@ const (
 // Request is what somebody wants. The zero value of a field means "not said".
 type Request struct {
 	Client   Client
+	Foreign  bool   `json:",omitempty"` // somebody else wrote it, and the invoker passes it on: his own rights are not its, and what is beyond the profile takes an approval
 	Profile  string // decided by language if empty
 	Language string // name of a profile.Language, if the code has one
 

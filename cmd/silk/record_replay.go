@@ -29,7 +29,7 @@ func (a *app) recordReplayCommand() *cobra.Command {
 		Use: "replay RUN|FILE", Short: "Run a run again, and compare what comes out", Args: needArgs(1, 1, "one run, or one file of silk record export"),
 		Long: `Run again what was run, from what was kept of its request and on the same image, and compare outcome, output and artifacts by their
 hashes. What is asked for is decided about anew, by this host's configuration. FILE is what silk record export wrote; it is verified, with --key or
-the keys of this host, before anything in it runs.
+the keys of this host, before anything in it runs, and gets nothing beyond its profile that is not approved.
 
 Where something came out otherwise, silk looks for the reason: it runs the same four times more with clock and random numbers
 held still, and with each of them another (--quick leaves that out). Values of variables that were given with --env are not kept, and
@@ -49,13 +49,13 @@ Exit status: 0 all came out the same, 1 something did not, 125 it could not be r
 }
 
 func (a *app) recordReplay(name string, f replayFlags) error {
-	kept, err := a.keptRun(name, f.keys)
+	kept, foreign, err := a.keptRun(name, f.keys)
 	if err != nil {
 		return err
 	}
 	r, err := kept.Read()
 	if err == nil {
-		err = a.replayOf(kept, r, f)
+		err = a.replayOf(kept, r, foreign, f)
 	}
 	var refusal *replay.Refusal
 	if errors.As(err, &refusal) {
@@ -64,46 +64,46 @@ func (a *app) recordReplay(name string, f replayFlags) error {
 	return err
 }
 
-// keptRun finds a run by its id, or reads it from a file; its record is verified either way.
-func (a *app) keptRun(name string, keyFiles []string) (replay.Kept, error) {
+// keptRun finds a run by its id, or reads it from a file; its record is verified either way. What is in a file may be somebody else's.
+func (a *app) keptRun(name string, keyFiles []string) (kept replay.Kept, foreign bool, err error) {
 	if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() {
 		b, faults, err := a.readBundle(name, keyFiles)
 		if err == nil && len(faults) > 0 {
 			err = &findingError{name + ": " + strings.Join(faults, "; ")}
 		}
-		return b.Kept, err
+		return b.Kept, true, err
 	}
 	db, home, err := a.openStore()
 	if err != nil {
-		return replay.Kept{}, runMissing(name, err)
+		return kept, false, runMissing(name, err)
 	}
 	defer db.Close()
 	b, err := a.bundleOf(db, home, name)
 	if err != nil {
-		return replay.Kept{}, err
+		return kept, false, err
 	}
 	if b.Envelope == nil { // it has not ended, or nobody has signed it
-		return b.Kept, nil
+		return b.Kept, false, nil
 	}
 	keys, err := a.publicKeys(keyFiles)
 	if err != nil {
-		return replay.Kept{}, err
+		return kept, false, err
 	}
 	v, err := record.Verify(b.Envelope, keys)
 	if err != nil {
-		return replay.Kept{}, findingf("the record of run %s: %v", b.Kept.Record.Run, err)
+		return kept, false, findingf("the record of run %s: %v", b.Kept.Record.Run, err)
 	}
 	b.Kept.Record = v.Record
-	return b.Kept, nil
+	return b.Kept, false, nil
 }
 
-// replayOf runs r again and says what came of it.
-func (a *app) replayOf(kept replay.Kept, r replay.Request, f replayFlags) error {
+// replayOf runs r again and says what came of it. foreign is whether somebody else may have written it.
+func (a *app) replayOf(kept replay.Kept, r replay.Request, foreign bool, f replayFlags) error {
 	req, err := r.Again(kept.Workspace, f.env)
 	if err != nil {
 		return err
 	}
-	req.Approve = f.approve
+	req.Approve, req.Foreign = f.approve, foreign
 	if f.driver != "" {
 		req.Driver = f.driver
 	}
