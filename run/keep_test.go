@@ -97,6 +97,15 @@ func TestRunsReplay(t *testing.T) {
 	if rep := replay.Compare(b.Kept.Record, after.Record); !rep.Same || len(rep.Notes) > 0 || first.Stdout.Bytes < int64(len(input)) {
 		t.Errorf("%+v", rep)
 	}
+	short := request("print:short")
+	short.Uploads = []policy.Upload{{Name: "big", Bytes: make([]byte, 2*record.InlineBytes)}} // what is kept of it lies in a file, what it prints does not
+	out := s.run(short, IO{})
+	if left, err := Recover(t.Context(), s.home, false, nil, nil, s.keys); err != nil || len(left.Files) > 0 {
+		t.Errorf("what is kept is taken for a leftover: %+v, %v", left, err)
+	}
+	if b, _, err := replay.Collect(t.Context(), s.db(), replay.Places{Home: s.home}, out.Run); err != nil || len(b.Kept.Workspace) < 2*record.InlineBytes {
+		t.Errorf("%d bytes are left of the workspace, %v", len(b.Kept.Workspace), err)
+	}
 	large := s.run(req, IO{Stdin: strings.NewReader(strings.Repeat("x", 2<<20))})
 	e, err := record.Get(t.Context(), s.db(), large.Run)
 	if err != nil || e.Record.Replay == nil || len(e.Record.Replay.Obstacles) != 1 || !strings.Contains(e.Record.Replay.Obstacles[0], "its input is not kept") {

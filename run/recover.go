@@ -166,7 +166,7 @@ func ids(entries []record.Entry) []string {
 	return list
 }
 
-// unclaimedOutput returns the directories of kept output of runs that have no record, or one with an end that says that
+// unclaimedOutput returns the directories of kept output and input of runs that have no record, or one with an end that says that
 // nothing was kept in files.
 func unclaimedOutput(ctx context.Context, db *store.DB, home string) ([]string, error) {
 	dir := filepath.Join(home, record.RunsDir)
@@ -184,7 +184,7 @@ func unclaimedOutput(ctx context.Context, db *store.DB, home string) ([]string, 
 			return nil, err
 		}
 		r := e.Record
-		if err != nil || r.Outcome.Kind != "" && max(r.Stdout.Kept, r.Stderr.Kept) <= record.InlineBytes {
+		if err != nil || r.Outcome.Kind != "" && r.Replay == nil && max(r.Stdout.Kept, r.Stderr.Kept) <= record.InlineBytes {
 			unclaimed = append(unclaimed, filepath.Join(dir, entry.Name()))
 		}
 	}
