@@ -2,6 +2,8 @@ package replay
 
 import (
 	"archive/tar"
+	"bufio"
+	"bytes"
 	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
@@ -13,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/silk-sandbox/silk/record"
 )
@@ -35,6 +38,7 @@ const (
 	maxParts      = 20_000
 	maxPartBytes  = 256 << 20
 	maxTotalBytes = 1 << 30
+	maxNameBytes  = 8 << 10 // a path has 4 KiB at most, as base64 a third more
 )
 
 // Bundle is a run in one file: a gzipped tar archive. Equal runs make equal bytes.
@@ -104,10 +108,12 @@ func IsBundle(head []byte) bool { return len(head) >= 2 && head[0] == 0x1f && he
 // ReadBundle reads a bundle as far as its form goes: nothing in it is verified. Parts that it does not know are errors.
 func ReadBundle(r io.Reader) (b Bundle, err error) {
 	fail := func(err error) (Bundle, error) { return Bundle{}, fmt.Errorf("read a bundle: %w", err) }
-	zip, err := gzip.NewReader(r)
+	buffered := bufio.NewReader(r)
+	zip, err := gzip.NewReader(buffered)
 	if err != nil {
 		return fail(err)
 	}
+	zip.Multistream(false)
 	b.Artifacts = map[string][]byte{}
 	in, total := tar.NewReader(zip), int64(0)
 	seen := map[string]bool{}
@@ -119,8 +125,10 @@ func ReadBundle(r io.Reader) (b Bundle, err error) {
 		if err != nil {
 			return fail(err)
 		}
-		total += h.Size
+		total += h.Size + int64(len(h.Name))
 		switch {
+		case len(h.Name) > maxNameBytes:
+			return fail(fmt.Errorf("a name has %d bytes, more than %d", len(h.Name), maxNameBytes))
 		case h.Typeflag != tar.TypeReg || seen[h.Name]:
 			return fail(fmt.Errorf("%q is no file, or is there twice", h.Name))
 		case h.Size > maxPartBytes || total > maxTotalBytes || len(seen) >= maxParts:
@@ -138,7 +146,23 @@ func ReadBundle(r io.Reader) (b Bundle, err error) {
 	if b.Envelope == nil {
 		return fail(errors.New("it has no record"))
 	}
+	if err := ended(zip, buffered); err != nil {
+		return fail(err)
+	}
 	return b, nil
+}
+
+// ended says whether nothing but the archive's padding is left: what nobody has read, nobody has checked.
+func ended(zip *gzip.Reader, under *bufio.Reader) error {
+	const most = 1 << 20 // tar pads to a record of 10 KiB
+	rest, err := io.ReadAll(io.LimitReader(zip, most))
+	if err != nil {
+		return err
+	}
+	if _, err := under.ReadByte(); len(bytes.Trim(rest, "\x00")) > 0 || len(rest) == most || !errors.Is(err, io.EOF) {
+		return errors.New("something comes after its end")
+	}
+	return nil
 }
 
 func (b *Bundle) take(name string, data []byte) error {
@@ -155,7 +179,10 @@ func (b *Bundle) take(name string, data []byte) error {
 		return nil
 	}
 	if text, ok := strings.CutPrefix(name, artifactsB64); ok {
-		raw, err := base64.StdEncoding.DecodeString(text)
+		raw, err := base64.StdEncoding.Strict().DecodeString(text)
+		if _, twice := b.Artifacts[string(raw)]; err == nil && (twice || utf8.Valid(raw)) {
+			err = fmt.Errorf("%q has a name of its own", name)
+		}
 		b.Artifacts[string(raw)] = data
 		return err
 	}
@@ -193,12 +220,12 @@ func (b *Bundle) Verify(keys []record.PublicKey) (v record.Verified, c Check, er
 			c.Faults = append(c.Faults, nameOf(path)+" is not one of the record's")
 		}
 	}
-	const what = "what the image is made of"
+	const what = "digest and packages of the image" // the rest of its description is for people
 	switch {
 	case b.Image == nil && v.Record.Image != "":
 		c.Missing = append(c.Missing, what)
 	case b.Image != nil && !madeOf(b.Image, v.Record):
-		c.Faults = append(c.Faults, what+" was changed: it is not the image, or are not the tools, of the record")
+		c.Faults = append(c.Faults, what+" were changed: they are not those of the record")
 	case b.Image != nil:
 		c.Checked = append(c.Checked, what)
 	}

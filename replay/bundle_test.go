@@ -82,7 +82,7 @@ func TestBundle(t *testing.T) {
 	if err != nil || v.Record.Run != "01RUN" {
 		t.Fatalf("%v, record of %s", err, v.Record.Run)
 	}
-	want := Check{Checked: []string{`artifact "\xff"`, `artifact a.txt`, "request", "stderr", "stdout", "what the image is made of", "workspace"}}
+	want := Check{Checked: []string{`artifact "\xff"`, `artifact a.txt`, "digest and packages of the image", "request", "stderr", "stdout", "workspace"}}
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Error(diff)
 	}
@@ -143,7 +143,7 @@ func TestVerifyNamesWhatWasChanged(t *testing.T) {
 		t.Errorf("parts %v", names)
 	}
 	said := map[string]string{
-		"record.json": "", "request.json": "request was changed", "workspace.tar": "workspace was changed", "stdout.bin": "stdout was changed", "image.json": "what the image is made of was changed",
+		"record.json": "", "request.json": "request was changed", "workspace.tar": "workspace was changed", "stdout.bin": "stdout was changed", "image.json": "digest and packages of the image were changed",
 		"artifacts/a.txt": `artifact a.txt was changed`, "artifacts;base64//w==": `artifact "\xff" was changed`,
 	}
 	for _, name := range names {
@@ -205,7 +205,7 @@ func TestVerifyIsNotFooled(t *testing.T) {
 		},
 		"nothing but the record": {
 			change: func(b *Bundle) { *b = Bundle{Envelope: b.Envelope} },
-			want:   Check{Missing: []string{`artifact "\xff"`, `artifact a.txt`, "request", "stdout", "what the image is made of"}},
+			want:   Check{Missing: []string{`artifact "\xff"`, `artifact a.txt`, "digest and packages of the image", "request", "stdout"}},
 		},
 		"an artifact that there was not": {
 			change: func(b *Bundle) { b.Artifacts["b.txt"] = nil }, want: Check{Faults: []string{`artifact b.txt is not one of the record's`}},
@@ -232,6 +232,57 @@ func TestVerifyIsNotFooled(t *testing.T) {
 	c.output("stdout", []byte("evil"), record.Channel{Bytes: 9, Kept: 4, Truncated: true, SHA256: sum("not evil!")})
 	if len(c.Checked) > 0 || len(c.Unchecked) != 1 {
 		t.Errorf("the beginning of an output: %+v", c)
+	}
+}
+
+// TestReadBundleReadsAll: what is not read is not checked, and what is read is bounded.
+func TestReadBundleReadsAll(t *testing.T) {
+	text, _ := exported(t)
+	archive := func(names ...string) []byte {
+		var b bytes.Buffer
+		zip := gzip.NewWriter(&b)
+		out := tar.NewWriter(zip)
+		for _, name := range names {
+			if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: 1, Format: tar.FormatPAX}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := out.Write([]byte("x")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(out.Close(), zip.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return b.Bytes()
+	}
+	var after bytes.Buffer
+	zip := gzip.NewWriter(&after)
+	unzip, err := gzip.NewReader(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(zip, unzip); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := zip.Write([]byte("more")); err != nil {
+		t.Fatal(err)
+	}
+	if err := zip.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		text []byte
+		want string
+	}{
+		"a second archive":          {append(bytes.Clone(text), text...), "something comes after its end"},
+		"bytes behind":              {append(bytes.Clone(text), 'x'), "something comes after its end"},
+		"bytes within":              {after.Bytes(), "something comes after its end"},
+		"a name without an end":     {archive("record.json", "artifacts/"+strings.Repeat("a", 9000)), "a name has 9010 bytes"},
+		"two names of one artifact": {archive("record.json", "artifacts/a.txt", "artifacts;base64/YS50eHQ="), "has a name of its own"},
+	} {
+		if _, err := ReadBundle(bytes.NewReader(test.text)); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q", name, err, test.want)
+		}
 	}
 }
 

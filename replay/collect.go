@@ -88,7 +88,15 @@ func artifacts(dir string, r record.Record) (found map[string][]byte, missing []
 			missing = append(missing, path)
 			continue
 		}
-		data, err := root.ReadFile(filepath.FromSlash(path))
+		name := filepath.FromSlash(path)
+		info, err := root.Lstat(name)
+		if err == nil && !info.Mode().IsRegular() { // a pipe would be waited for
+			err = fmt.Errorf("%q is no file any more", path)
+		}
+		var data []byte
+		if err == nil {
+			data, err = root.ReadFile(name)
+		}
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			missing = append(missing, path)
