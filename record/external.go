@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
+
+	"github.com/silk-sandbox/silk/watch"
 )
 
 // External signs with a command of the owner's, which has the private key or knows who has: a token, a service. It gets the bytes that are
@@ -51,7 +53,10 @@ func (x External) Sign(statement []byte) (keyID, signature string, err error) {
 		if ctx.Err() != nil {
 			return "", "", fmt.Errorf("it took longer than %v", timeout)
 		}
-		return "", "", fmt.Errorf("%w: %s", err, strings.TrimSpace(said.String()))
+		if text := strings.TrimSpace(said.String()); text != "" {
+			err = fmt.Errorf("%w: %s", err, watch.Printable(text)) // it may go to a terminal
+		}
+		return "", "", err
 	}
 	signature = strings.TrimSpace(out.String())
 	raw, err := base64.StdEncoding.Strict().DecodeString(signature)

@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
+	"strings"
 	"sync/atomic"
+	"unicode"
 
 	"golang.org/x/term"
 
@@ -155,8 +158,25 @@ func (a *app) jsonFlag(c *cobra.Command) *cobra.Command {
 
 func (a *app) errorf(format string, args ...any) {
 	a.endLine()
-	fmt.Fprintf(a.err, "silk: "+format+"\n", args...)
+	fmt.Fprintf(a.err, "silk: %s\n", harmless(fmt.Sprintf(format, args...)))
 }
+
+// harmless is text in which a terminal finds nothing to obey, whoever has had a part in it, but for silk's own bold type and colours.
+func harmless(text string) string {
+	clean := strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return '\ufffd'
+		}
+		return r
+	}, text)
+	if clean == text {
+		return text
+	}
+	return ownStyle.ReplaceAllString(clean, "\x1b[${1}m")
+}
+
+// ownStyle is a style of silk's, of which harmless has taken the first byte.
+var ownStyle = regexp.MustCompile("\ufffd\\[([0-9;]*)m")
 
 // endLine ends a line that the program has left unfinished where people read stderr.
 func (a *app) endLine() {
