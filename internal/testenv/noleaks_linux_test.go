@@ -164,6 +164,7 @@ func TestNoLeaks(t *testing.T) {
 }
 
 func TestNoLeaksWaitsForSlowEnds(t *testing.T) {
+	ownTempDir(t) // other packages use the common one
 	before, err := takeSnapshot()
 	if err != nil {
 		t.Fatal(err)
