@@ -122,7 +122,7 @@ function list<T>(value: unknown, decode: (item: unknown) => T | undefined): T[] 
 }
 
 /** Words of fences that silk has a language for. */
-export const known: readonly string[] = "python py python3 javascript js node mjs typescript ts sh shell posix bash jq awk gawk sql sqlite sqlite3 c c++ cpp cc go golang make makefile".split(" ");
+export const known: readonly string[] = "python py python3 javascript js node mjs typescript ts sh shell posix bash jq awk gawk sql sqlite sqlite3 c c++ cpp cc go golang make makefile openqasm qasm qasm2 qasm3 q# qsharp qs solidity sol".split(" ");
 
 /** Whether a fence of that word gets a button. The server decides what can be run. */
 export const hasButton = (language: string, settings: Settings): boolean => known.includes(language) || settings.languages.includes(language) || Object.hasOwn(settings.profiles, language);
